@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// fakeCluster is a Kafka-protocol cluster that is not ours: the tools must work
+// against any.
+func fakeCluster(t *testing.T) string {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "seeded"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return strings.Join(c.ListenAddrs(), ",")
+}
+
+// cli runs one command line and returns what it printed.
+func cli(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	cmd := root()
+	var out bytes.Buffer
+	cmd.SetIn(strings.NewReader(stdin))
+	cmd.SetOut(&out)
+	cmd.SetErr(&bytes.Buffer{})
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func mustCLI(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	out, err := cli(t, stdin, args...)
+	if err != nil {
+		t.Fatalf("thermocline %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func TestTopicsFromCreationToDeletion(t *testing.T) {
+	b := fakeCluster(t)
+	if out := mustCLI(t, "", "topic", "create", "a", "-p", "2", "-c", "retention.ms=5", "-b", b); !strings.Contains(out, "created a") {
+		t.Fatalf("create printed %q", out)
+	}
+	if _, err := cli(t, "", "topic", "create", "a", "-b", b); err == nil || !strings.Contains(err.Error(), "topic a") {
+		t.Fatalf("creating it again: want an error that names the topic, got %v", err)
+	}
+	mustCLI(t, "", "topic", "create", "a", "--if-not-exists", "-b", b)
+	mustCLI(t, "", "topic", "alter", "a", "-p", "4", "-c", "max.message.bytes=2000", "-b", b)
+	out := mustCLI(t, "", "topic", "describe", "a", "-b", b)
+	if !strings.Contains(out, "4 partitions") || !strings.Contains(out, "max.message.bytes=2000") {
+		t.Fatalf("describe printed %q", out)
+	}
+	if out := mustCLI(t, "", "topic", "list", "-b", b); !strings.Contains(out, "seeded") {
+		t.Fatalf("list printed %q", out)
+	}
+	mustCLI(t, "", "topic", "delete", "a", "-b", b)
+	if _, err := cli(t, "", "topic", "describe", "a", "-b", b); err == nil {
+		t.Fatal("describing a deleted topic succeeded")
+	}
+}
+
+func TestWhatIsProducedIsConsumed(t *testing.T) {
+	b := fakeCluster(t)
+	var lines []string
+	for i := range 500 {
+		lines = append(lines, fmt.Sprintf("k%d:value %d", i%7, i))
+	}
+	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		topic := "t-" + codec
+		mustCLI(t, "", "topic", "create", topic, "-p", "1", "-b", b)
+		mustCLI(t, strings.Join(lines, "\n"), "produce", topic, "-q", "--key-separator", ":", "-z", codec, "-b", b)
+		out := mustCLI(t, "", "consume", topic, "-q", "-e", "-f", `%k:%v\n`, "-b", b)
+		if out != strings.Join(lines, "\n")+"\n" {
+			t.Fatalf("%s: read back %d bytes, wrote %d lines", codec, len(out), len(lines))
+		}
+	}
+	if out := mustCLI(t, "", "consume", "t-none", "-q", "--from", "offset:490", "-n", "2", "-f", `%o \n`, "-b", b); out != "490 \n491 \n" {
+		t.Fatalf("from an offset: got %q", out)
+	}
+	if out := mustCLI(t, "", "consume", "t-none", "-q", "--from", "-3", "-e", "-f", `%o \n`, "-b", b); out != "497 \n498 \n499 \n" {
+		t.Fatalf("the last three: got %q", out)
+	}
+	if out := mustCLI(t, "", "consume", "t-none", "-q", "--from", "end", "-e", "-b", b); out != "" {
+		t.Fatalf("from the end until the end: got %q", out)
+	}
+}
+
+func TestEventsOwnKeysAndTimes(t *testing.T) {
+	b := fakeCluster(t)
+	mustCLI(t, "", "topic", "create", "flights", "-p", "1", "-b", b)
+	path := filepath.Join(t.TempDir(), "events.json")
+	text := `[{"date":"2001/01/10 18:20","origin":"SEA"},
+ {"date":"2001-02-01","origin":"LAX"}, {"date":981073300000,"origin":null}]`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustCLI(t, "", "produce", "flights", path, "-q", "--input", "json", "--key-field", "origin", "--timestamp-field", "date", "-b", b)
+	got := mustCLI(t, "", "consume", "flights", "-q", "-e", "-f", `%k %T\n`, "-b", b)
+	if want := "SEA 979150800000\nLAX 980985600000\n 981073300000\n"; got != want {
+		t.Fatalf("want %q, got %q", want, got)
+	}
+	got = mustCLI(t, "", "consume", "flights", "-q", "-e", "--from", "2001-02-01", "-f", "json", "-b", b)
+	if strings.Count(got, "\n") != 2 || !strings.Contains(got, `"key":null`) {
+		t.Fatalf("from a date: got %q", got)
+	}
+}
+
+func TestMistakesAreExplained(t *testing.T) {
+	b := fakeCluster(t)
+	for _, tc := range []struct {
+		stdin string
+		args  []string
+		want  string
+	}{
+		{"", []string{"consume", "seeded", "--from", "yesterday"}, "2001-02-03"},
+		{"", []string{"consume", "seeded", "--format", "nice"}, "pattern"},
+		{"", []string{"consume", "seeded", "--partition", "9"}, "it has 3"},
+		{"", []string{"consume", "nothere", "-e"}, "nothere"},
+		{"x", []string{"produce", "seeded", "-z", "brotli"}, "gzip"},
+		{"x", []string{"produce", "seeded", "--key-separator", ":"}, "line 1"},
+		{"{}", []string{"produce", "seeded", "--input", "json", "--key-field", "origin"}, "origin"},
+		{"{", []string{"produce", "seeded", "--input", "json"}, "not JSON"},
+		{"", []string{"produce", "seeded", "--timestamp-field", "x"}, "--input json"},
+		{"", []string{"produce", "seeded", "/no/such/file"}, "no such file"},
+		{"", []string{"topic", "create", "x", "-c", "oops"}, "key=value"},
+		{"", []string{"topic", "alter", "seeded"}, "nothing to change"},
+	} {
+		if _, err := cli(t, tc.stdin, append(tc.args, "-b", b)...); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: want an error with %q, got %v", tc.args, tc.want, err)
+		}
+	}
+}
