@@ -1,19 +1,39 @@
 package metadata
 
-import "time"
+import (
+	"encoding/hex"
+	"strconv"
+	"time"
+)
 
 // BrokerID is Kafka's node.id.
 type BrokerID int32
 
+// NoBroker stands for "none" where a broker is named.
+const NoBroker BrokerID = -1
+
 // ReplicaID names one data directory: drawn at random when the directory is
 // made, never reused. Raft and every record about replicas name it.
 type ReplicaID uint64
+
+// String prints the id as it stands in file names and logs.
+func (r ReplicaID) String() string { return "r" + strconv.FormatUint(uint64(r), 16) }
 
 // ShardID numbers shards from 1.
 type ShardID uint32
 
 // TopicID is Kafka's topic UUID; a re-created topic gets a new one.
 type TopicID [16]byte
+
+// String is the id in hexadecimal, as it stands in keys and logs.
+func (t TopicID) String() string { return hex.EncodeToString(t[:]) }
+
+// ClusterInfo is the cluster row: written once, by whoever comes first.
+type ClusterInfo struct {
+	// ID is what clients see as cluster id.
+	ID      string
+	Created time.Time
+}
 
 // Broker is a registration, kept alive by a lease.
 type Broker struct {
@@ -28,6 +48,9 @@ type Broker struct {
 	// Epoch rises with each registration of this broker.
 	Epoch   int64
 	Version string
+	// Alive is false when the broker's lease has lapsed while the store was
+	// healthy. It is a View's judgement, not part of the row.
+	Alive bool
 }
 
 // Replica is one member of a shard.
@@ -46,6 +69,16 @@ type Shard struct {
 	Incarnation uint32
 }
 
+// On returns the shard's replica on a broker.
+func (s *Shard) On(b BrokerID) (Replica, bool) {
+	for _, r := range s.Replicas {
+		if r.Broker == b {
+			return r, true
+		}
+	}
+	return Replica{}, false
+}
+
 // LeaderHint is what a shard's leader last wrote about itself. Raft decides
 // who leads; this row only tells brokers that do not host the shard.
 type LeaderHint struct {
@@ -54,7 +87,14 @@ type LeaderHint struct {
 	Term   uint64
 }
 
-// Topic is one topic row.
+// SnapshotPointer names the newest snapshot of a shard in the object store.
+type SnapshotPointer struct {
+	Shard       ShardID
+	Object      string
+	Index, Term uint64
+}
+
+// Topic is one topic row. A Topic that a View handed out never changes.
 type Topic struct {
 	Name string
 	ID   TopicID
@@ -65,6 +105,7 @@ type Topic struct {
 	// Revision orders versions of the row (the store's revision).
 	Revision int64
 	Created  time.Time
-	// ReplicationFactor as asked at creation; shown to clients.
+	// ReplicationFactor as asked at creation (the cluster's own when the
+	// client left it to the broker). What clients are shown is the shard's.
 	ReplicationFactor int16
 }

@@ -1,0 +1,50 @@
+package metadata
+
+import (
+	"errors"
+	"fmt"
+)
+
+// TopicNameMax is Kafka's limit on a topic's name, in bytes.
+const TopicNameMax = 249
+
+// ErrInvalidTopic: the name is not one that Kafka allows, is reserved, or
+// collides with another topic's.
+var ErrInvalidTopic = errors.New("metadata: invalid topic name")
+
+// reservedTopics are Kafka's internal topics. Clients know the names; their
+// content lives in shard state here, so nobody may create or see such a topic.
+var reservedTopics = map[string]bool{
+	"__consumer_offsets":  true,
+	"__transaction_state": true,
+}
+
+// ReservedTopic tells whether a name belongs to one of Kafka's internal topics.
+func ReservedTopic(name string) bool { return reservedTopics[name] }
+
+// CheckTopicName applies Kafka's rules for the names of new topics.
+func CheckTopicName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("topic name is empty: %w", ErrInvalidTopic)
+	case name == "." || name == "..":
+		return fmt.Errorf("topic name %q cannot be . or ..: %w", name, ErrInvalidTopic)
+	case len(name) > TopicNameMax:
+		return fmt.Errorf("topic name: expected at most %d characters, found %d: %w", TopicNameMax, len(name), ErrInvalidTopic)
+	}
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+		if !ok {
+			return fmt.Errorf("topic name %q: expected ASCII letters, digits, '.', '_' and '-', found %q at %d: %w",
+				name, c, i, ErrInvalidTopic)
+		}
+	}
+	if ReservedTopic(name) {
+		return fmt.Errorf("topic name %q is reserved: %w", name, ErrInvalidTopic)
+	}
+	return nil
+}
+
+// collides tells whether two different names fall on one key.
+func collides(a, b string) bool { return a != b && topicKeyName(a) == topicKeyName(b) }
