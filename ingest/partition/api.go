@@ -22,10 +22,7 @@ var (
 )
 
 // Key names a partition across shards.
-type Key struct {
-	Topic     metadata.TopicID
-	Partition int32
-}
+type Key = format.Key
 
 // Commands: what Prepare understands (as pointers).
 type (
@@ -98,27 +95,12 @@ type View struct {
 	HotBytes, ColdBytes int64
 }
 
-// TailRef is one batch of the tail: where its bytes are in an entry's payload.
-type TailRef struct {
-	Index, Term  uint64
-	Pos, Len     uint32
-	First, Last  int64
-	MaxTimestamp int64
-	Epoch        int32
-}
-
-// SealedPartition is one partition's share of a sealed range, in offset order.
-type SealedPartition struct {
-	Ref     format.PartitionRef
-	Key     Key
-	Topic   string
-	Batches []TailRef
-}
-
-// SealRange is a range of the shard's log, whole entries, ready to become a
-// segment. Partitions are ordered by topic name, partition.
-type SealRange struct {
-	First, Last uint64 // Raft indexes, inclusive
-	Bytes       int64
-	Partitions  []SealedPartition
-}
+// What a sealed range consists of; tiering builds segments from it.
+type (
+	// TailRef is one batch of the tail: where its bytes are in an entry's payload.
+	TailRef = format.TailRef
+	// SealedPartition is one partition's share of a sealed range.
+	SealedPartition = format.SealedPartition
+	// SealRange is a range of the shard's log, whole entries, ready to become a segment.
+	SealRange = format.SealRange
+)
