@@ -78,7 +78,7 @@ say "5. Replay from the beginning with kcat and with our own consumer"
 norm() { LC_ALL=C sort | sha256sum | cut -d' ' -f1; }
 "$bin" consume flights --until-end -q -f '%v\n' | norm >"$work/ours"
 kcat -C -q -b "$THERMOCLINE_BOOTSTRAP_SERVER" -t flights -o beginning -e -f '%s\n' | norm >"$work/kcat"
-"$bin" split-json "$events" | norm >"$work/want"
+sed -e 's/^\[//; s/\]$//; s/},{/}\n{/g' "$events" | awk 1 | norm >"$work/want"
 paste -d' ' "$work/want" "$work/ours" "$work/kcat"
 cmp "$work/want" "$work/ours" && cmp "$work/want" "$work/kcat"
 kcat -C -q -b "$THERMOCLINE_BOOTSTRAP_SERVER" -t earthquakes -o beginning -e -f '%s\n' | sha256sum >"$work/quakes"
