@@ -104,7 +104,7 @@ func produceOne(ctx context.Context, seeds []string, l Load, rate int, seed uint
 		kgo.SeedBrokers(seeds...), kgo.DefaultProduceTopic(l.Topic),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.MaxBufferedRecords(max(200_000, 64<<20/l.RecordBytes)), kgo.MaxBufferedBytes(64 << 20),
-		kgo.ProducerLinger(l.Linger), kgo.MaxProduceRequestsInflightPerBroker(5),
+		kgo.ProducerLinger(l.Linger),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 	}
 	if l.BatchBytes > 0 {
