@@ -139,7 +139,13 @@ func nextRecord(w *window, f *fields) flaw {
 	if w.have() < maxVarint32 {
 		w.need(maxVarint32)
 	}
-	length, n := varint32(w.buf[w.r:w.w])
+	var length int32
+	u, n := varintShort(w.buf[:w.w], w.r)
+	if n != 0 {
+		length = int32(u>>1) ^ -int32(u&1)
+	} else {
+		length, n = varint32(w.buf[w.r:w.w])
+	}
 	switch {
 	case n < 0:
 		return flawVarint

@@ -36,15 +36,20 @@ func scanRecord(p []byte, f *fields) flaw {
 		return flawAttr
 	}
 	i := 1
-	var n int
-	if f.timestampDelta, n = varint64(p[i:]); n <= 0 {
+	if u, n := varintShort(p, i); n != 0 {
+		f.timestampDelta, i = int64(u>>1)^-int64(u&1), i+n
+	} else if f.timestampDelta, n = varint64(p[i:]); n > 0 {
+		i += n
+	} else {
 		return flawVarint
 	}
-	i += n
-	if f.offsetDelta, n = varint32(p[i:]); n <= 0 {
+	if u, n := varintShort(p, i); n != 0 {
+		f.offsetDelta, i = int32(u>>1)^-int32(u&1), i+n
+	} else if f.offsetDelta, n = varint32(p[i:]); n > 0 {
+		i += n
+	} else {
 		return flawVarint
 	}
-	i += n
 	key, i, bad := skipBytes(p, i)
 	if bad != "" {
 		return keyFlaw(bad)
@@ -52,6 +57,9 @@ func scanRecord(p []byte, f *fields) flaw {
 	f.nullKey = key < 0
 	if _, i, bad = skipBytes(p, i); bad != "" {
 		return bad
+	}
+	if i == len(p)-1 && p[i] == 0 {
+		return "" // no headers: nearly every record
 	}
 	count, n := varint32(p[i:])
 	if n <= 0 {
@@ -80,11 +88,13 @@ func scanRecord(p []byte, f *fields) flaw {
 
 // skipBytes reads a length at p[i] and steps over so many bytes; -1 is null.
 func skipBytes(p []byte, i int) (length int32, next int, bad flaw) {
-	length, n := varint32(p[i:])
-	if n <= 0 {
+	if u, n := varintShort(p, i); n != 0 {
+		length, i = int32(u>>1)^-int32(u&1), i+n
+	} else if length, n = varint32(p[i:]); n > 0 {
+		i += n
+	} else {
 		return 0, i, flawVarint
 	}
-	i += n
 	if length > 0 {
 		if int(length) > len(p)-i {
 			return 0, i, flawEnds

@@ -10,6 +10,24 @@ const (
 	maxVarint64 = 10
 )
 
+// varintShort reads a number of one or two bytes at p[i], not yet unfolded,
+// where another byte follows it; n is 0 for any other, which is not to say
+// that it is wrong. It is small enough to be inlined: this is the innermost
+// step of the produce path.
+func varintShort(p []byte, i int) (u uint32, n int) {
+	if uint(i+1) >= uint(len(p)) {
+		return 0, 0
+	}
+	u = uint32(p[i])
+	if u < 0x80 {
+		return u, 1
+	}
+	if c := uint32(p[i+1]); c < 0x80 {
+		return u&0x7f | c<<7, 2
+	}
+	return 0, 0
+}
+
 func varint32(p []byte) (v int32, n int) {
 	if len(p) > 0 && p[0] < 0x80 {
 		u := uint32(p[0])
