@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"thermocline/metadata"
 )
@@ -30,6 +32,9 @@ const (
 	// default settings refuses clients that ask more often than every 5 s.
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 3 * time.Second
+	// redialMin and redialMax bound the pause between dials of an etcd that is away.
+	redialMin = 50 * time.Millisecond
+	redialMax = time.Second
 	// listPage bounds the rows of one answer, so that a large cluster does not
 	// need one answer of tens of megabytes.
 	listPage = 2000
@@ -83,6 +88,12 @@ func Open(c Config) (*Store, error) {
 		DialTimeout:          defaultDialTimeout,
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
+		// Left alone, gRPC would wait up to two minutes before it dials again
+		// after a long outage.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: redialMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialMax},
+			MinConnectTimeout: defaultDialTimeout,
+		})},
 		// Every error is returned; the client's own log adds nothing.
 		Logger: zap.NewNop(),
 	})
