@@ -10,6 +10,16 @@ import (
 
 // Why a command is refused. ingest maps each to one Kafka error.
 var (
+	// ErrNotNextOffset: a batch was stamped for an offset or leader epoch that
+	// is not the next; the log has gone on without it (NOT_LEADER_OR_FOLLOWER,
+	// the client sends it again).
+	ErrNotNextOffset = errors.New("partition: batch does not continue the log")
+	// ErrInvalidCommand: a command breaks a limit or is of an unknown type.
+	ErrInvalidCommand = errors.New("partition: invalid command")
+	// ErrCorrupt: a payload or an image cannot be parsed.
+	ErrCorrupt = errors.New("partition: corrupt")
+	// ErrNewerVersion: a payload or an image was written by a newer binary.
+	ErrNewerVersion       = errors.New("partition: written by a newer version")
 	ErrUnknownPartition   = errors.New("partition: not in this shard")
 	ErrPartitionExists    = errors.New("partition: exists already")
 	ErrOutOfOrderSequence = errors.New("partition: out of order sequence number")
@@ -89,9 +99,9 @@ type View struct {
 	LogEnd    int64
 	Epoch     int32 // current leader epoch
 	// LatestKnown is false while a new leader may not yet tell the log's end.
-	LatestKnown bool
-	Manifest    *format.Manifest
-	MaxTimestampTail int64 // -1 when the tail is empty
+	LatestKnown         bool
+	Manifest            *format.Manifest
+	MaxTimestampTail    int64 // -1 when the tail is empty
 	HotBytes, ColdBytes int64
 }
 
