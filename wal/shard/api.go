@@ -97,6 +97,18 @@ type Image interface {
 	Encode(w io.Writer) error
 }
 
+// Class orders proposals by what a full log must still take.
+type Class uint8
+
+const (
+	// ClassClient is client data: throttled from 75 % of the log's budget and
+	// refused at 100 %.
+	ClassClient Class = iota
+	// ClassSystem is what frees a full log (tiering commits) or changes the
+	// shard itself: never gated.
+	ClassSystem
+)
+
 // Proposal is a unit of commands offered to a shard's leader: in a produce
 // request, all batches for this shard.
 type Proposal struct {
@@ -104,6 +116,11 @@ type Proposal struct {
 	// Bytes is the sum of the commands' sizes, for the queue's bound.
 	Bytes int
 	Acks  Acks
+	// Class says which part of the log's budget the commands may use.
+	Class Class
+	// Copied, if not nil, is called exactly once, before or beside Done, when
+	// every command has been copied or refused: the caller's buffers are free.
+	Copied func()
 	// Done gets one outcome for each command, exactly once, from the shard's
 	// goroutine; it must not block. Outcomes belong to the callee.
 	Done func(outcomes []Outcome)

@@ -1,0 +1,12 @@
+package shard
+
+import "sync/atomic"
+
+// Stats counts what one shard replica, or all of a broker's, have done.
+type Stats struct {
+	Proposed, ProposedBytes, Dropped, Refused, Applied atomic.Uint64
+	BadMessages, ReadRounds                            atomic.Uint64
+	Snapshots, SnapshotErrors                          atomic.Uint64
+	StreamsSent, StreamsReceived                       atomic.Uint64
+	QueueFull, Throttled, LogFull                      atomic.Uint64
+}
