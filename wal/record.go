@@ -47,7 +47,12 @@ type Append struct {
 	Snapshot *SnapshotPointer
 	// Staged entries do not continue the log (they come with a snapshot
 	// stream): they count only once a Snapshot whose Index ends their run follows.
+	// The first append of a stream begins the run anew wherever its index is not
+	// the next one; an append with neither entries nor snapshot drops the run.
 	Staged bool
+	// Remove drops the shard and everything that the log holds of it. Nothing else
+	// may be in the append.
+	Remove bool
 	// NoSync marks an append without entries, snapshot or change of term or
 	// vote: it is written with the next group, and its Done waits for every
 	// earlier append of the shard only.
