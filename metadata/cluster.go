@@ -15,8 +15,10 @@ type Cluster struct {
 	Revision int64
 	// Controller is NoBroker while nobody holds the office.
 	Controller BrokerID
-	// Fence is the guard that holds while Controller stays in office.
-	Fence Guard
+	// Fence is the guard that holds while Controller stays in office, and
+	// Office the lease that the office ends with.
+	Fence  Guard
+	Office LeaseID
 	// Brokers and Shards are in order of their ids. Brokers whose lease has
 	// lapsed are among them, with Alive false.
 	Brokers []*Broker

@@ -11,6 +11,7 @@ type smallRows struct {
 	info       ClusterInfo
 	controller BrokerID
 	fence      int64
+	office     LeaseID
 	brokers    map[BrokerID]*Broker
 	live       map[BrokerID]live
 	shards     map[ShardID]*Shard
@@ -213,7 +214,7 @@ func (s *smallRows) put(kind string, r Row) (known bool, err error) {
 	case keyController:
 		var b BrokerID
 		if b, err = decodeController(r); err == nil {
-			s.controller, s.fence = b, r.Modified
+			s.controller, s.fence, s.office = b, r.Modified, r.Lease
 		}
 	case prefixBrokers:
 		var b *Broker
@@ -249,7 +250,7 @@ func (s *smallRows) remove(kind, key string) bool {
 		// The cluster's id never changes: an absent row is a damaged store, not news.
 		return false
 	case keyController:
-		s.controller, s.fence = NoBroker, 0
+		s.controller, s.fence, s.office = NoBroker, 0, 0
 		return true
 	}
 	id, err := keyNumber(key, kind, 32)
@@ -308,6 +309,6 @@ func (v *View) publishCluster() {
 		func(a, b *Shard) int { return cmp.Compare(a.ID, b.ID) }), nil)
 	c.hints = maps.Clone(v.rows.hints)
 	c.Revision = v.revision
-	c.Controller, c.Fence.Revision = v.rows.controller, v.rows.fence
+	c.Controller, c.Fence.Revision, c.Office = v.rows.controller, v.rows.fence, v.rows.office
 	v.cluster.Store(c)
 }
