@@ -1,0 +1,62 @@
+package ingest
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"thermocline/metadata"
+)
+
+// DeleteTopics v1-6.
+//
+// v5 adds error messages, v6 deletes by name or by id.
+func deleteTopicsAPI() api {
+	h, n := serve(kmsg.NewPtrDeleteTopicsRequest, (*Server).handleDeleteTopics)
+	return api{key: 20, name: "DeleteTopics", min: 1, max: 6, handle: h, newRequest: n}
+}
+
+func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
+	topics := req.Topics
+	for i := range req.TopicNames {
+		topics = append(topics, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
+	}
+	r.conn.goAsync(r, func() {
+		ctx, cancel := context.WithTimeout(r.conn.ctx, adminWait(req.TimeoutMillis))
+		defer cancel()
+		resp := kmsg.NewPtrDeleteTopicsResponse()
+		resp.Version = r.version
+		for i := range topics {
+			dt := kmsg.NewDeleteTopicsResponseTopic()
+			dt.Topic, dt.TopicID = topics[i].Topic, topics[i].TopicID
+			row, err := s.topicToDelete(&topics[i])
+			if err == nil {
+				dt.Topic, dt.TopicID = &row.Name, row.ID
+				err = s.cluster.DeleteTopic(ctx, row.ID)
+			}
+			dt.ErrorCode, dt.ErrorMessage = code(err), message(err)
+			resp.Topics = append(resp.Topics, dt)
+		}
+		r.finish(resp)
+	})
+}
+
+func (s *Server) topicToDelete(t *kmsg.DeleteTopicsRequestTopic) (*metadata.Topic, error) {
+	if !s.cfg.DeleteTopics {
+		return nil, refuse(kerr.TopicDeletionDisabled, "delete.topic.enable is false")
+	}
+	if t.Topic != nil && t.TopicID != [16]byte{} {
+		return nil, refuse(kerr.InvalidRequest, "a topic is named by name or by id, not both")
+	}
+	if t.Topic != nil {
+		if row, ok := s.cluster.TopicByName(*t.Topic); ok {
+			return row, nil
+		}
+		return nil, kerr.UnknownTopicOrPartition
+	}
+	if row, ok := s.cluster.TopicByID(t.TopicID); ok {
+		return row, nil
+	}
+	return nil, kerr.UnknownTopicID
+}

@@ -1,0 +1,67 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// CreatePartitions v0-3.
+//
+// Count is the new total. An assignment is checked as in CreateTopics.
+func createPartitionsAPI() api {
+	h, n := serve(kmsg.NewPtrCreatePartitionsRequest, (*Server).handleCreatePartitions)
+	return api{key: 37, name: "CreatePartitions", max: 3, handle: h, newRequest: n}
+}
+
+func (s *Server) handleCreatePartitions(r *request, req *kmsg.CreatePartitionsRequest) {
+	r.conn.goAsync(r, func() {
+		ctx, cancel := context.WithTimeout(r.conn.ctx, adminWait(req.TimeoutMillis))
+		defer cancel()
+		resp := kmsg.NewPtrCreatePartitionsResponse()
+		resp.Version = r.version
+		twice := duplicates(req.Topics, func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })
+		for i := range req.Topics {
+			t := &req.Topics[i]
+			err := refuse(kerr.InvalidRequest, "the request names the topic twice")
+			if !twice[t.Topic] {
+				err = s.addPartitions(ctx, t, req.ValidateOnly)
+			}
+			cp := kmsg.NewCreatePartitionsResponseTopic()
+			cp.Topic, cp.ErrorCode, cp.ErrorMessage = t.Topic, code(err), message(err)
+			resp.Topics = append(resp.Topics, cp)
+		}
+		r.finish(resp)
+	})
+}
+
+func (s *Server) addPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
+	row, ok := s.cluster.TopicByName(t.Topic)
+	if !ok {
+		return kerr.UnknownTopicOrPartition
+	}
+	have := len(row.Shards)
+	if int(t.Count) <= have {
+		return refuse(kerr.InvalidPartitions, fmt.Sprintf("topic has %d partitions: the new total must be higher than that, found %d", have, t.Count))
+	}
+	if t.Count > maxPartitionsPerTopic {
+		return refuse(kerr.InvalidPartitions, fmt.Sprintf("number of partitions is %d: write at most %d", t.Count, maxPartitionsPerTopic))
+	}
+	if t.Assignment != nil {
+		if len(t.Assignment) != int(t.Count)-have {
+			return refuse(kerr.InvalidReplicaAssignment, fmt.Sprintf("expected an assignment of %d partitions, found %d", int(t.Count)-have, len(t.Assignment)))
+		}
+		for _, a := range t.Assignment {
+			if err := s.checkReplicas(a.Replicas); err != nil {
+				return err
+			}
+		}
+	}
+	if validateOnly {
+		return nil
+	}
+	_, err := s.cluster.AddPartitions(ctx, row.ID, int(t.Count))
+	return err
+}
