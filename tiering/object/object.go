@@ -18,7 +18,12 @@ var (
 	ErrCorrupt = errors.New("object: checksum mismatch")
 	// ErrDenied: wrong credentials or missing permission. Not worth a retry.
 	ErrDenied = errors.New("object: access denied")
-	// ErrUnavailable: the store is away, throttles or timed out. Worth a retry.
+	// ErrNoBucket: the bucket or directory does not exist. Not worth a retry.
+	ErrNoBucket = errors.New("object: no such bucket")
+	// ErrRefused: the store, or the adapter, does not take the request as it is. Not worth a retry.
+	ErrRefused = errors.New("object: request refused")
+	// ErrUnavailable: the store is away, throttles or timed out, or the caller's
+	// context ended. Worth a retry.
 	ErrUnavailable = errors.New("object: store unavailable")
 )
 
@@ -27,14 +32,14 @@ type Info struct {
 	Key  string
 	Size int64
 	// CRC32C is the whole object's Castagnoli checksum as the store knows it;
-	// HasCRC is false when it does not.
-	CRC32C uint32
-	HasCRC bool
+	// HasCRC is false when it does not. List never fills it.
+	CRC32C            uint32
+	HasCRC            bool
 	ModifiedUnixMilli int64
 }
 
 // Body is what Put uploads: readable again from the start, since a request
-// may be sent more than once.
+// may be sent more than once. *bytes.Reader and *io.SectionReader are bodies.
 type Body interface {
 	io.ReaderAt
 	Size() int64
@@ -44,15 +49,17 @@ type Body interface {
 type PutOptions struct {
 	// IfAbsent makes it create-only: ErrExists when the key is taken.
 	IfAbsent bool
-	// CRC32C of the whole body, verified by the store where it can.
+	// CRC32C of the whole body, always needed (Checksum computes it); verified
+	// by the adapter, and by the store where it can.
 	CRC32C uint32
 }
 
 // Store is an object store, as little of one as Thermocline needs. All
 // methods are safe for concurrent use, honour ctx, and return errors that wrap
 // one of the sentinels above, the operation and the key. A Put either stores
-// the whole body under key or nothing.
+// the whole body under key or nothing. Keys are those that CheckKey passes.
 type Store interface {
+	// Put reads body until it returns; the body is the caller's again then.
 	Put(ctx context.Context, key string, body Body, o PutOptions) error
 	// GetRange fills p from offset on and returns how many bytes it got; fewer
 	// than len(p) only at the object's end (then with a nil error).
