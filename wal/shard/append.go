@@ -91,6 +91,9 @@ func (c *Core) checkInbound(in *transport.Inbound) error {
 		m.GetType() == raftpb.MsgProp || m.GetType() == raftpb.MsgSnap {
 		return fmt.Errorf("shard: unexpected message %v from %d to %d", m.GetType(), m.GetFrom(), m.GetTo())
 	}
+	if m.GetType() == raftpb.MsgHeartbeatResp && !c.takeRoom(in) {
+		return fmt.Errorf("shard: heartbeat answer with a context of %d bytes", len(m.GetContext()))
+	}
 	if c.o.Bugs.SkipPayloadCheck {
 		return nil
 	}
@@ -401,9 +404,12 @@ func (c *Core) send(m *raftpb.Message) {
 	out := &transport.Message{
 		Shard: uint32(c.o.Shard), From: uint64(c.o.ID), To: m.GetTo(), HW: c.hw, Raft: m,
 	}
-	if m.GetType() == raftpb.MsgSnap {
+	switch m.GetType() {
+	case raftpb.MsgSnap:
 		c.sendSnapshot(out)
 		return
+	case raftpb.MsgHeartbeatResp:
+		out.Raft = c.addRoom(m)
 	}
 	for i, e := range m.GetEntries() {
 		if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {

@@ -138,6 +138,8 @@ type Core struct {
 	toldReady bool
 	tick      uint64
 	failed    error
+	usage     uint16
+	rooms     map[uint64]peerRoom
 
 	proposals
 	appends
@@ -232,8 +234,9 @@ func (c *Core) recover() error {
 		return fmt.Errorf("recovered log ends at %d, below its snapshot at %d", c.st.last(), rec.Snapshot.Index)
 	}
 	// Rule: the commit index is not synced by itself, a snapshot is.
-	if !c.o.Bugs.CommitBelowSnapshot {
-		c.st.hard.Commit = max(c.st.hard.Commit, rec.Snapshot.Index)
+	c.st.hard.Commit = max(c.st.hard.Commit, rec.Snapshot.Index)
+	if c.o.Bugs.CommitBelowSnapshot {
+		c.st.hard.Commit = c.st.trimmed
 	}
 	if c.st.hard.Commit > c.st.last() {
 		return fmt.Errorf("recovered commit %d is beyond the log's end %d", c.st.hard.Commit, c.st.last())
@@ -274,7 +277,7 @@ func (c *Core) restore(ptr wal.SnapshotPointer) error {
 	}
 	c.st.setSnapshot(meta.raft())
 	c.conf = meta.raft().GetConfState()
-	c.file, c.pointerIndex, c.lastImageBytes = ptr.File, ptr.Index, meta.StateBytes
+	c.file, c.pointerIndex = ptr.File, ptr.Index
 	c.applied = ptr.Index
 	c.hw = max(c.hw, meta.HW)
 	return nil

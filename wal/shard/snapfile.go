@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -229,89 +228,46 @@ func (c *chunkReader) drain() error {
 	return err
 }
 
-// fileWriter appends to a vfs.File.
-type fileWriter struct {
-	f   vfs.File
-	off int64
-}
-
-// Write implements io.Writer.
-func (w *fileWriter) Write(p []byte) (int, error) {
-	n, err := w.f.WriteAtv([][]byte{p}, w.off)
-	w.off += int64(n)
-	return n, err
-}
-
-// WriteSnapshot encodes an image into a new file in dir and makes it durable.
-// A file that could not be finished is left for the next start to remove.
-func WriteSnapshot(fs vfs.FS, dir, name string, meta SnapshotMeta, encode func(io.Writer) error) (err error) {
-	f, err := fs.Create(dir + "/" + name)
-	if err != nil {
-		return fmt.Errorf("shard: create snapshot %s: %w", name, err)
-	}
-	defer func() {
-		if cerr := f.Close(); err == nil && cerr != nil {
-			err = fmt.Errorf("shard: close snapshot %s: %w", name, cerr)
-		}
-	}()
-	w := bufio.NewWriterSize(&fileWriter{f: f}, 256<<10)
+// WriteSnapshot encodes an image into a new file in dir and makes it durable:
+// the header, then the state, inside the log's own checked snapshot format.
+func WriteSnapshot(fs vfs.FS, dir, name string, meta SnapshotMeta, encode func(io.Writer) error) error {
 	head, err := snapshotHeader{meta: meta}.append(nil)
 	if err != nil {
 		return err
 	}
-	cw := newChunkWriter(w)
-	for _, step := range []func() error{
-		func() error { _, err := w.Write(head); return err },
-		func() error { return encode(cw) },
-		cw.close, w.Flush, f.Sync,
-		func() error { return fs.SyncDir(dir) },
-	} {
-		if err := step(); err != nil {
-			return fmt.Errorf("shard: write snapshot %s: %w", name, err)
+	return wal.WriteSnapshot(fs, dir, name, func(w io.Writer) error {
+		if _, err := w.Write(head); err != nil {
+			return err
 		}
-	}
-	return nil
+		return encode(w)
+	})
 }
 
-// snapshotFile is an open snapshot file: its state is verified as it is read.
-type snapshotFile struct {
-	*chunkReader
-	f vfs.File
-}
-
-// Close implements io.Closer.
-func (s snapshotFile) Close() error { return s.f.Close() }
-
-// OpenSnapshot opens a snapshot file in dir for reading.
+// OpenSnapshot opens a snapshot file in dir for reading: every byte is
+// verified before it is handed out.
 func OpenSnapshot(fs vfs.FS, dir, name string) (SnapshotMeta, io.ReadCloser, error) {
-	f, err := fs.Open(dir + "/" + name)
+	r, err := wal.OpenSnapshot(fs, dir, name)
 	if err != nil {
-		return SnapshotMeta{}, nil, fmt.Errorf("shard: open snapshot %s: %w", name, err)
+		return SnapshotMeta{}, nil, err
 	}
-	size, err := f.Size()
-	if err != nil {
-		f.Close()
-		return SnapshotMeta{}, nil, fmt.Errorf("shard: size of snapshot %s: %w", name, err)
-	}
-	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, size), snapshotChunkBytes+16)
 	h, err := readSnapshotHeader(r)
 	if err != nil {
-		f.Close()
+		r.Close()
 		return SnapshotMeta{}, nil, fmt.Errorf("shard: snapshot %s: %w", name, err)
 	}
-	h.meta.StateBytes = size - snapshotHeaderLen
-	return h.meta, snapshotFile{newChunkReader(r), f}, nil
+	return h.meta, r, nil
 }
 
-// VerifySnapshot reads a whole snapshot file and checks it.
-func VerifySnapshot(fs vfs.FS, dir, name string) (SnapshotMeta, error) {
+// VerifySnapshot reads a whole snapshot file and checks it. It returns the
+// size of the state.
+func VerifySnapshot(fs vfs.FS, dir, name string) (meta SnapshotMeta, stateBytes int64, err error) {
 	meta, r, err := OpenSnapshot(fs, dir, name)
 	if err != nil {
-		return meta, err
+		return meta, 0, err
 	}
 	defer r.Close()
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		return meta, fmt.Errorf("shard: snapshot %s: %w", name, err)
+	if stateBytes, err = io.Copy(io.Discard, r); err != nil {
+		return meta, 0, fmt.Errorf("shard: snapshot %s: %w", name, err)
 	}
-	return meta, nil
+	return meta, stateBytes, nil
 }

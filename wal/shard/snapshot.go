@@ -22,8 +22,6 @@ type SnapshotMeta struct {
 	// HW is the high watermark that the writer knew.
 	HW        uint64
 	ConfState *raftpb.ConfState
-	// StateBytes is the encoded state's size (known when reading).
-	StateBytes int64
 }
 
 func (m SnapshotMeta) raft() *raftpb.SnapshotMetadata {
@@ -361,7 +359,7 @@ func (c *Core) install(rs *ReceivedSnapshot) error {
 	c.o.Stats.StreamsReceived.Add(1)
 	c.st.replace(meta.raft(), rs.Trimmed, rs.TrimmedTerm, ents, lens)
 	c.conf = meta.raft().GetConfState()
-	c.lastImageBytes = meta.StateBytes
+	c.lastImageBytes = 0 // not known; the next image tells
 	c.applied = rs.Meta.Index
 	c.toldHW, c.toldReady = 0, false
 	c.received = nil
