@@ -7,8 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"sort"
-
-	"thermocline/tiering/format"
 )
 
 // Limits of what commands and images hold. Kafka bounds topic names to 249
@@ -19,6 +17,7 @@ const (
 	maxConfigValue = 32767
 	maxConfig      = 1024 // entries of one topic; Kafka has some 30 topic configs
 	maxObjectKey   = 1024
+	maxManifest    = 1 << 30 // bytes; far above 2 million segments' worth of runs and fences
 	// maxPrealloc bounds what a decoder allocates for a count before it has
 	// seen the elements.
 	maxPrealloc = 1024
@@ -55,42 +54,6 @@ func checkConfig(c map[string]string) error {
 		}
 	}
 	return nil
-}
-
-func appendSegmentRow(b []byte, r *format.SegmentRow) []byte {
-	b = binary.AppendUvarint(b, uint64(r.ID))
-	b = appendString(b, r.Key)
-	b = binary.AppendUvarint(b, r.FirstIndex)
-	b = binary.AppendUvarint(b, r.LastIndex)
-	b = binary.AppendVarint(b, r.Size)
-	b = binary.LittleEndian.AppendUint32(b, r.CRC32C)
-	b = binary.AppendUvarint(b, uint64(r.FooterLen))
-	b = binary.AppendVarint(b, r.MaxTimestamp)
-	b = binary.AppendUvarint(b, uint64(r.Batches))
-	return binary.AppendUvarint(b, r.Records)
-}
-
-func appendRunRow(b []byte, r *format.RunRow) []byte {
-	b = binary.AppendUvarint(b, uint64(r.ID))
-	b = append(b, r.Level)
-	b = appendString(b, r.Key)
-	b = binary.AppendUvarint(b, uint64(r.First))
-	b = binary.AppendUvarint(b, uint64(r.Last))
-	b = binary.AppendUvarint(b, uint64(r.Pages))
-	b = binary.AppendVarint(b, r.Size)
-	return binary.LittleEndian.AppendUint32(b, r.CRC32C)
-}
-
-func appendFenceRow(b []byte, r *format.FenceRow) []byte {
-	b = appendString(b, r.Key)
-	b = binary.AppendVarint(b, r.Size)
-	b = binary.LittleEndian.AppendUint32(b, r.CRC32C)
-	b = binary.AppendUvarint(b, uint64(len(r.Blocks)))
-	for _, k := range r.Blocks {
-		b = binary.AppendUvarint(b, uint64(k.Partition))
-		b = binary.AppendVarint(b, k.Offset)
-	}
-	return b
 }
 
 // decoder reads from a slice, or from a stream with a running checksum. After
@@ -227,41 +190,28 @@ func (d *decoder) config() map[string]string {
 	return c
 }
 
-func (d *decoder) segmentRow() (r format.SegmentRow) {
-	r.ID = format.SegmentID(d.u32("segment id"))
-	r.Key = d.string(maxObjectKey, "segment key")
-	r.FirstIndex, r.LastIndex = d.uvarint(), d.uvarint()
-	r.Size = d.varint()
-	r.CRC32C = d.fixed32()
-	r.FooterLen = d.u32("footer length")
-	r.MaxTimestamp = d.varint()
-	r.Batches = d.u32("batches")
-	r.Records = d.uvarint()
-	return r
-}
-
-func (d *decoder) runRow() (r format.RunRow) {
-	r.ID = d.u32("run id")
-	r.Level = d.u8()
-	r.Key = d.string(maxObjectKey, "run key")
-	r.First = format.SegmentID(d.u32("first segment"))
-	r.Last = format.SegmentID(d.u32("last segment"))
-	r.Pages = d.u32("pages")
-	r.Size = d.varint()
-	r.CRC32C = d.fixed32()
-	return r
-}
-
-func (d *decoder) fenceRow() (r format.FenceRow) {
-	r.Key = d.string(maxObjectKey, "fence key")
-	r.Size = d.varint()
-	r.CRC32C = d.fixed32()
-	n := int(d.u32("fence blocks"))
-	for i := 0; i < n && d.err == nil; i++ {
-		p := format.PartitionRef(d.u32("fence partition"))
-		r.Blocks = append(r.Blocks, format.FenceKey{Partition: p, Offset: d.varint()})
+// blob reads n bytes into a slice of their own, which grows as they come.
+func (d *decoder) blob(n uint64) []byte {
+	var b []byte
+	for n > 0 && d.err == nil {
+		step := min(n, decodeBuffer)
+		b = append(b, d.bytes(int(step))...)
+		n -= step
 	}
-	return r
+	return b
+}
+
+// rest returns what is left of a slice.
+func (d *decoder) rest() []byte { return d.buf[d.pos:] }
+
+// after goes on where another decoder stopped, or takes over its error.
+func (d *decoder) after(rest []byte, err error) {
+	if err != nil && d.err == nil {
+		d.err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if d.err == nil {
+		d.pos = len(d.buf) - len(rest)
+	}
 }
 
 // end checks that nothing is left of a slice.

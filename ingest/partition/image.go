@@ -135,19 +135,9 @@ func (im *image) Encode(out io.Writer) error {
 }
 
 func (im *image) encodeManifest(w *imageWriter) {
-	m := im.manifest
-	w.uvarint(m.TieredIndex)
-	w.uvarint(uint64(len(m.Segments)))
-	for i := range m.Segments {
-		w.b = appendSegmentRow(w.b, &m.Segments[i])
-		w.flush()
-	}
-	w.uvarint(uint64(len(m.Runs)))
-	for i := range m.Runs {
-		w.b = appendRunRow(w.b, &m.Runs[i])
-		w.flush()
-	}
-	w.b = appendFenceRow(w.b, &m.Fence)
+	b := format.AppendManifest(nil, im.manifest)
+	w.uvarint(uint64(len(b)))
+	w.b = append(w.b, b...)
 	w.flush()
 }
 

@@ -140,14 +140,14 @@ func appendCommand(b []byte, cmd any) ([]byte, itemKind, error) {
 	case *AllocateProducerIDs:
 		return binary.AppendVarint(b, c.Count), itemProducerIDs, nil
 	case *TierSegment:
-		return appendSegmentRow(b, &c.Row), itemTier, nil
+		return format.AppendSegmentRow(b, &c.Row), itemTier, nil
 	case *CommitRun:
-		b = appendRunRow(b, &c.Run)
+		b = format.AppendRunRow(b, &c.Run)
 		b = binary.AppendUvarint(b, uint64(len(c.Replaces)))
 		for _, id := range c.Replaces {
 			b = binary.AppendUvarint(b, uint64(id))
 		}
-		return appendFenceRow(b, &c.Fence), itemRun, nil
+		return format.AppendFenceRow(b, &c.Fence), itemRun, nil
 	}
 	return b, 0, fmt.Errorf("command %T: %w", cmd, ErrInvalidCommand)
 }
@@ -177,14 +177,20 @@ func decodeCommand(it item) (cmd any, err error) {
 	case itemProducerIDs:
 		cmd = &AllocateProducerIDs{Count: d.varint()}
 	case itemTier:
-		cmd = &TierSegment{Row: d.segmentRow()}
+		row, rest, err := format.DecodeSegmentRow(d.rest())
+		d.after(rest, err)
+		cmd = &TierSegment{Row: row}
 	case itemRun:
-		c := &CommitRun{Run: d.runRow()}
+		c := &CommitRun{}
+		var rest []byte
+		c.Run, rest, err = format.DecodeRunRow(d.rest())
+		d.after(rest, err)
 		n := int(d.u32("replaced runs"))
 		for i := 0; i < n && d.err == nil; i++ {
 			c.Replaces = append(c.Replaces, d.u32("replaced run"))
 		}
-		c.Fence = d.fenceRow()
+		c.Fence, rest, err = format.DecodeFenceRow(d.rest())
+		d.after(rest, err)
 		cmd = c
 	default:
 		d.fail("item kind %d", it.kind)

@@ -77,8 +77,13 @@ func (s *Set) Size(cmd any) int {
 
 // Prepare implements shard.StateMachine.
 func (s *Set) Prepare(cmd any, term, ticket uint64, nowUnixMilli int64, payload []byte) ([]byte, shard.Prepared) {
-	if s.proposed.queue.len() == 0 {
-		s.proposed.term = term
+	if term != s.proposed.term {
+		// A leader of a new term has applied all that earlier terms left in the
+		// log: what is still proposed is lost, if nobody has said so before.
+		s.ResetProposed()
+		if s.proposed.queue.len() == 0 {
+			s.proposed.term = term
+		}
 	}
 	if c, ok := cmd.(*Produce); ok {
 		return s.prepareProduce(c, term, ticket, payload)
@@ -165,7 +170,7 @@ func (s *Set) prepareProduce(c *Produce, term, ticket uint64, payload []byte) ([
 		return payload, shard.Prepared{Err: fmt.Errorf("batches before it failed: %w", ErrNotNextOffset)}
 	}
 	pr := proposal{ticket: ticket, kind: itemProduce, part: p, producer: producerKey{p.state.ref, -1}}
-	if b := c.Batch; b.ProducerID() >= 0 && !b.IsControl() {
+	if b := c.Batch; b.ProducerID() >= 0 && !b.IsControl() && !s.opt.Bugs.SkipSequenceCheck {
 		pr.producer.id, pr.epoch = b.ProducerID(), b.ProducerEpoch()
 		pr.first, pr.last = b.BaseSequence(), b.LastSequence()
 		if prep, done := s.checkRunning(p, &pr); done {
@@ -260,10 +265,10 @@ func (s *Set) popProposal(term uint64, it item) (pr proposal, mine bool) {
 		return pr, false
 	}
 	pr = *q.at(0)
-	if pr.kind != it.kind || (pr.part != nil && pr.part.state.ref != it.ref) {
+	if pr.kind != it.kind || (pr.part != nil && pr.part.state.ref != it.ref) || (pr.kind == itemProduce && !stampedAt(it.body, pr.base)) {
 		// Proposals were lost without a reset. Apply's own checks keep the log
 		// right; what is prepared from here on starts at the applied state.
-		s.dropProposed()
+		s.ResetProposed()
 		return proposal{}, false
 	}
 	q.pop()
@@ -282,6 +287,11 @@ func (s *Set) popProposal(term uint64, it item) (pr proposal, mine bool) {
 		}
 	}
 	return pr, true
+}
+
+// stampedAt tells whether a produce item's batch was stamped with base.
+func stampedAt(body []byte, base int64) bool {
+	return len(body) >= batch.HeaderLen && batch.Batch(body).BaseOffset() == base
 }
 
 // ResetProposed implements shard.StateMachine.

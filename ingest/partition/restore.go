@@ -105,29 +105,32 @@ func (s *Set) decodeImage(d *decoder) error {
 }
 
 func (s *Set) decodeManifest(d *decoder) {
-	m := &format.Manifest{Shard: s.opt.Shard, TieredIndex: d.uvarint()}
-	if m.TieredIndex > s.index {
-		d.fail("tiered index: expected at most %d, found %d", s.index, m.TieredIndex)
+	b := d.blob(d.upTo(maxManifest, "manifest"))
+	if d.err != nil {
+		return
+	}
+	m, rest, err := format.DecodeManifest(b)
+	if err != nil {
+		d.err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return
+	}
+	if len(rest) != 0 || m.Shard != s.opt.Shard || m.TieredIndex > s.index {
+		d.fail("manifest of shard %d up to index %d of %d, %d bytes too many", m.Shard, m.TieredIndex, s.index, len(rest))
+		return
 	}
 	last := format.SegmentID(0)
-	for n := d.u32("segments"); n > 0 && d.err == nil; n-- {
-		r := d.segmentRow()
-		if r.ID <= last || (s.nextSegment != 0 && r.ID >= s.nextSegment) {
-			d.fail("segment %d after %d, next is %d", r.ID, last, s.nextSegment)
-		}
-		last = r.ID
-		m.Segments = append(m.Segments, r)
-	}
-	last = 0
-	for n := d.u32("runs"); n > 0 && d.err == nil; n-- {
-		r := d.runRow()
+	for _, r := range m.Runs {
 		if r.First <= last || r.Last < r.First {
 			d.fail("run of segments %d to %d after %d", r.First, r.Last, last)
 		}
 		last = r.Last
-		m.Runs = append(m.Runs, r)
 	}
-	m.Fence = d.fenceRow()
+	for _, r := range m.Segments {
+		if r.ID <= last || (s.nextSegment != 0 && r.ID >= s.nextSegment) {
+			d.fail("segment %d after %d, next is %d", r.ID, last, s.nextSegment)
+		}
+		last = r.ID
+	}
 	s.manifest = m
 }
 

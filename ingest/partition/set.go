@@ -35,7 +35,7 @@ type Options struct {
 
 // Bugs are switches that open one Rule of the design each, for the simulator.
 type Bugs struct {
-	// SkipSequenceCheck: apply appends whatever the sequence number.
+	// SkipSequenceCheck: any sequence number is taken, also twice.
 	SkipSequenceCheck bool
 	// SkipOffsetCheck: apply believes the stamped offset's proposer and appends at the end.
 	SkipOffsetCheck bool

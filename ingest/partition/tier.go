@@ -152,6 +152,9 @@ func (s *Set) applyRun(c *CommitRun) error {
 	m.Runs = append(m.Runs, c.Run)
 	sort.Slice(m.Runs, func(i, j int) bool { return m.Runs[i].First < m.Runs[j].First })
 	m.Fence = c.Fence
+	// A run names the segments that it covers: their rows are not needed here.
+	loose := sort.Search(len(m.Segments), func(i int) bool { return m.Segments[i].ID > c.Run.Last })
+	m.Segments = append([]format.SegmentRow(nil), m.Segments[loose:]...)
 	s.nextRun = max(s.nextRun, c.Run.ID+1)
 	s.manifest = &m
 	return nil
