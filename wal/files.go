@@ -86,28 +86,43 @@ func (l *Log) OldestLive(id ShardID) (pos Position, ok bool) {
 // makeRoom opens a new active file for a group of need bytes, and empties the
 // oldest ones until another rotation fits into the budget.
 func (l *Log) makeRoom(need int64, data bool) error {
-	// Rewriting the oldest file's live records may fill the new file, and so on
-	// round the log; after one round nothing more is to be gained.
-	for tries := len(l.files) + 2; ; tries-- {
-		if l.active == nil || l.active.room() < need {
-			if data && (tries == 0 || l.reach() > l.o.MaxBytes) {
-				return fmt.Errorf("no room for a group of %d bytes with %d of %d bytes live: %w", need, l.liveBytes(), l.o.MaxBytes, ErrFull)
+	// What lives in an emptied file goes into the active one, which may fill up,
+	// and so on round the log. After one round nothing more is to be gained.
+	for tries := len(l.files) + 2; tries > 0; {
+		switch {
+		case l.active != nil && l.tight():
+			if err := l.emptyWhole(); err != nil {
+				return err
 			}
+			tries--
+		case l.active != nil && l.active.room() >= need:
+			return l.dropEmpty()
+		default:
 			if err := l.rotate(need); err != nil {
 				return err
 			}
 		}
-		if l.reach()+l.o.FileBytes <= l.o.MaxBytes || len(l.files) < 2 || tries <= 0 {
-			if l.active.room() >= need {
-				return nil
-			}
-			continue
-		}
-		for done := false; !done; {
-			var err error
-			if done, err = l.emptyOldest(copyStep); err != nil {
-				return err
-			}
+	}
+	if l.active.room() >= need {
+		return nil
+	}
+	if data {
+		return fmt.Errorf("no room for a group of %d bytes with %d of %d bytes live: %w", need, l.liveBytes(), l.o.MaxBytes, ErrFull)
+	}
+	return l.rotate(need)
+}
+
+// tight tells whether another rotation would exceed the budget, and there is a
+// file to be emptied.
+func (l *Log) tight() bool {
+	return l.reach()+l.o.FileBytes > l.o.MaxBytes && len(l.files) > 1
+}
+
+// emptyWhole empties the oldest file at once.
+func (l *Log) emptyWhole() error {
+	for {
+		if done, err := l.emptyOldest(copyStep); done || err != nil {
+			return err
 		}
 	}
 }
@@ -170,10 +185,21 @@ func (l *Log) prepare(length int64) (*logFile, error) {
 	return f, nil
 }
 
-// retire takes the oldest file, with nothing live in it, out of the log. It is
-// marked as gone before anything can be written to it again.
-func (l *Log) retire() error {
-	f := l.files[0]
+// dropEmpty retires the file before the active one if it has no group: a start
+// opened it and wrote nothing. Else a broker that is started again and again
+// would use up the budget.
+func (l *Log) dropEmpty() error {
+	if n := len(l.files); n > 1 && l.files[n-2].off == blockSize {
+		return l.retire(n - 2)
+	}
+	return nil
+}
+
+// retire takes file i, with nothing live in it, out of the log: the oldest, or
+// one without groups. It is marked as gone before anything can be written to it
+// again.
+func (l *Log) retire(i int) error {
+	f := l.files[i]
 	if err := l.fs.Rename(path.Join(l.dir, f.name), path.Join(l.dir, freeName(f.use))); err != nil {
 		return l.fail("rename of "+f.name, err)
 	}
@@ -185,7 +211,7 @@ func (l *Log) retire() error {
 	for _, s := range l.order {
 		s.forget(f)
 	}
-	l.files = append(l.files[:0], l.files[1:]...)
+	l.files = append(l.files[:i], l.files[i+1:]...)
 	l.free = append(l.free, freeFile{name: freeName(f.use), use: f.use, size: f.size})
 	l.mu.Unlock()
 	if err := f.file.Close(); err != nil {

@@ -69,7 +69,7 @@ func (l *Log) emptyOldest(max int64) (done bool, err error) {
 		}
 	}
 	l.emptying.file = nil
-	return true, l.retire()
+	return true, l.retire(0)
 }
 
 // listLive finds the live records of f, shard by shard in the order of ids.
