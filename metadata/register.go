@@ -145,13 +145,16 @@ func (r *Registration) run(ctx context.Context) {
 // node id is taken.
 func (r *Registration) retry(ctx context.Context) error {
 	var takenSince time.Time
+	var last error // before ctx ended: what kept it from succeeding
 	for {
 		err := r.once(ctx)
 		switch {
 		case err == nil:
 			return nil
+		case ctx.Err() != nil && last != nil:
+			return fmt.Errorf("%w: %w", last, ctx.Err())
 		case ctx.Err() != nil:
-			return fmt.Errorf("register broker %d: %w (last: %w)", r.o.Broker.ID, ctx.Err(), err)
+			return err
 		case errors.Is(err, ErrExists):
 			if takenSince.IsZero() {
 				takenSince = time.Now()
@@ -163,6 +166,7 @@ func (r *Registration) retry(ctx context.Context) error {
 		default:
 			return err
 		}
+		last = err
 		t := time.NewTimer(registerRetry)
 		select {
 		case <-t.C:

@@ -19,7 +19,7 @@ type (
 	}
 	brokerRow struct {
 		V         int    `json:"v"`
-		Replica   uint64 `json:"replica"`
+		Replica   uint64 `json:"replica,string"`
 		Rack      string `json:"rack,omitempty"`
 		KafkaHost string `json:"kafka_host"`
 		KafkaPort int32  `json:"kafka_port"`
@@ -29,7 +29,7 @@ type (
 	}
 	liveRow struct {
 		V       int    `json:"v"`
-		Replica uint64 `json:"replica"`
+		Replica uint64 `json:"replica,string"`
 		Epoch   int64  `json:"epoch"`
 	}
 	controllerRow struct {
@@ -37,7 +37,7 @@ type (
 		Broker int32 `json:"broker"`
 	}
 	replicaRow struct {
-		ID     uint64 `json:"id"`
+		ID     uint64 `json:"id,string"`
 		Broker int32  `json:"broker"`
 	}
 	shardRow struct {

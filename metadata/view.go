@@ -94,6 +94,9 @@ func OpenView(ctx context.Context, s Store, o ViewOptions) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The listing is the first sign of life.
+	now := o.Now()
+	v.health = health{answering: true, watching: true, lastAnswer: now, since: now}
 	v.applyListing(listing)
 	if err := v.firstRefused(); err != nil {
 		return nil, err

@@ -56,10 +56,6 @@ func (v *View) healthyFor(d time.Duration) bool {
 func (v *View) setWatching(on bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if on && v.health.lastAnswer.IsZero() {
-		now := v.o.Now() // the first listing has just been answered
-		v.health.answering, v.health.lastAnswer, v.health.since = true, now, now
-	}
 	v.health.watching = on
 }
 

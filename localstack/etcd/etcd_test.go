@@ -1,11 +1,15 @@
 package etcd_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -91,6 +95,76 @@ func TestLoneMember(t *testing.T) {
 	}
 	if s.Endpoint() != "" {
 		t.Fatalf("endpoint without a client address: expected none, found %q", s.Endpoint())
+	}
+}
+
+// childDir, when set, makes this binary the process that TestKilled kills.
+const childDir = "THERMOCLINE_TEST_ETCD_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		if err := writeForEver(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// writeForEver counts up in one row and prints each number once it is acked.
+func writeForEver(dir string) error {
+	ctx := context.Background()
+	s, err := etcd.Start(ctx, etcd.Config{DataDir: dir})
+	if err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		if _, err := s.Client().Put(ctx, "n", strconv.Itoa(n)); err != nil {
+			return err
+		}
+		fmt.Println(n)
+	}
+}
+
+// After kill -9 everything that was acked is there, and the lock is free.
+func TestKilled(t *testing.T) {
+	ctx := bounded(t)
+	dir := filepath.Join(t.TempDir(), "etcd")
+	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^$")
+	child.Env = append(os.Environ(), childDir+"="+dir)
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	acked := -1
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if acked, err = strconv.Atoi(lines.Text()); err != nil {
+			t.Fatal(err)
+		}
+		if acked == 100 {
+			if err := child.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := child.Wait(); err == nil || acked < 100 {
+		t.Fatalf("child: expected it killed after 100 numbers, found %d, %v", acked, err)
+	}
+	s := start(ctx, t, etcd.Config{DataDir: dir})
+	defer closeServer(t, s)
+	if err := s.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Client().Get(ctx, "n")
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatalf("get after kill -9: %v, %v", got, err)
+	}
+	if n, err := strconv.Atoi(string(got.Kvs[0].Value)); err != nil || n < acked {
+		t.Fatalf("after kill -9: expected %d or more, found %q", acked, got.Kvs[0].Value)
 	}
 }
 

@@ -241,6 +241,72 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// With three members and all endpoints known, the loss of any one member is
+// survived by calls, watches and leases.
+func TestMemberLoss(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	members := map[string]string{}
+	var ports []net.Listener
+	for i := range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, l)
+		members[fmt.Sprint("m", i)] = l.Addr().String()
+	}
+	var servers []*local.Server
+	var endpoints []string
+	for i, l := range ports {
+		closing(t, l)()
+		s, err := local.Start(ctx, local.Config{
+			Name: fmt.Sprint("m", i), DataDir: t.TempDir(), ClientAddr: "127.0.0.1:0",
+			PeerAddr: l.Addr().String(), InitialCluster: members,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers = append(servers, s)
+		endpoints = append(endpoints, s.Endpoint())
+	}
+	for _, s := range servers {
+		if err := s.WaitReady(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := etcd.Open(etcd.Config{Endpoints: endpoints})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := metadata.OpenView(ctx, s, metadata.ViewOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg, err := metadata.Register(ctx, s, metadata.RegisterOptions{Broker: metadata.Broker{ID: 1, Replica: 7}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, servers[0])()
+	topic := metadata.Topic{Name: "t", ID: metadata.TopicID{1}, Shards: []metadata.ShardID{1}}
+	for {
+		if _, err = metadata.CreateTopic(ctx, s, topic); err == nil {
+			break
+		}
+		if !errors.Is(err, metadata.ErrUnavailable) { // an election among the two
+			t.Fatal(err)
+		}
+	}
+	waitFor(ctx, t, view, func() bool { return view.Topic("t") != nil && view.Cluster().Alive(1) })
+	if err := reg.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	view.Close()
+	closing(t, s)()
+	closing(t, servers[1])()
+	closing(t, servers[2])()
+}
+
 func waitFor(ctx context.Context, t *testing.T, v *metadata.View, ok func() bool) {
 	t.Helper()
 	if err := v.WaitFor(ctx, ok); err != nil {
