@@ -38,7 +38,8 @@ type Message struct {
 }
 
 // Inbound is a message as it arrives. Payloads are buffers from the Buffers
-// given to the transport; who receives the message owns them.
+// given to the transport; who receives the message owns them. Payloads is
+// empty, or has one element for each entry, nil where there is none.
 type Inbound struct {
 	Shard    uint32
 	From, To uint64
@@ -55,7 +56,11 @@ type Buffers interface {
 }
 
 // Handler takes what arrives. Receive may block its connection for
-// back-pressure, never for I/O; heartbeats and votes have a connection of their own.
+// back-pressure, never for I/O; heartbeats and votes have a connection of their
+// own, so that messages without entries should not be held up. Unreachable and
+// SnapshotSent come from one goroutine of the transport's and may merge several
+// events for the same shard and replica into one; after Close nothing comes.
+// What blocks a method must be released before Close is called, which waits.
 type Handler interface {
 	Receive(in *Inbound)
 	// ReceiveSnapshot reads the whole stream and returns once all of it is
