@@ -17,6 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"thermocline/localstack/etcd"
+	"thermocline/metadata"
+	metadataetcd "thermocline/metadata/etcd"
 )
 
 // noLeaks checks goroutines at the test's end. Members of three leave idle
@@ -242,6 +244,13 @@ func TestCloseBeforeReady(t *testing.T) {
 	defer cancel()
 	if err := s.WaitReady(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("wait for a quorum that is not there: expected a deadline, found %v", err)
+	}
+	store := metadataetcd.New(s.Client(), metadataetcd.Config{CallTimeout: 50 * time.Millisecond})
+	if _, err := store.Get(ctx, "k"); !errors.Is(err, metadata.ErrUnavailable) {
+		t.Fatalf("get without a quorum: expected ErrUnavailable, found %v", err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
 	}
 	closeServer(t, s)
 }

@@ -115,7 +115,13 @@ func TestOffice(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("no leader was sent home")
 	}
+	if on := v.Cluster().Replicas(102); len(on) != 6 {
+		t.Fatalf("shards on broker 2's data directory: expected 6, found %d", len(on))
+	}
 	first := v.Cluster().Controller
+	if !nodes[first-1].ctl.Leading() || nodes[first%3].ctl.Leading() {
+		t.Fatalf("broker %d is controller in the view, but not by its own word", first)
+	}
 	nodes[first-1].stop()
 	other := nodes[first%3].view
 	waitFor(ctx, t, other, "succession", func(c *metadata.Cluster) bool {
