@@ -8,12 +8,14 @@ const (
 	segmentMagic       = "TCSEGMNT"
 	segmentFooterMagic = "TCSEGFTR"
 	segmentVersion     = 1
-	segmentHeaderLen   = 16
+	segmentHeaderLen   = SegmentHeaderLen
 	segmentFooterLen   = 192
 	tableRowLen        = 16
 	// clusterMax bounds a cluster id, which footers hold in a fixed field.
 	clusterMax = 64
 
+	// SegmentHeaderLen is where a segment's data begins.
+	SegmentHeaderLen = 16
 	// FooterFixedLen is the length of a segment footer's fixed part: enough to
 	// learn FooterLen when no row is at hand.
 	FooterFixedLen = segmentFooterLen
