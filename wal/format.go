@@ -91,7 +91,7 @@ func (h *fileHeader) encode(b []byte) {
 	le.PutUint64(b[24:], uint64(h.start))
 	le.PutUint64(b[32:], uint64(h.length))
 	le.PutUint64(b[40:], uint64(h.synced))
-	le.PutUint32(b[60:], crc32.Checksum(b[:60], castagnoli))
+	le.PutUint32(b[60:], checksum(b[:60]))
 }
 
 // decodeFileHeader returns what was expected and found when b is no header.
@@ -99,7 +99,7 @@ func decodeFileHeader(b []byte) (h fileHeader, expected, found string) {
 	if [8]byte(b[:8]) != fileMagic {
 		return h, fmt.Sprintf("file magic %x", fileMagic), fmt.Sprintf("%x", b[:8])
 	}
-	if want, got := crc32.Checksum(b[:60], castagnoli), le.Uint32(b[60:]); want != got {
+	if want, got := checksum(b[:60]), le.Uint32(b[60:]); want != got {
 		return h, fmt.Sprintf("file header checksum %08x", want), fmt.Sprintf("%08x", got)
 	}
 	if b[8] != formatVersion {
@@ -143,7 +143,7 @@ func (h *groupHeader) encode(b []byte) {
 	le.PutUint32(b[24:], h.length)
 	le.PutUint32(b[28:], h.records)
 	le.PutUint64(b[32:], uint64(h.synced))
-	le.PutUint32(b[44:], crc32.Checksum(b[:44], castagnoli))
+	le.PutUint32(b[44:], checksum(b[:44]))
 }
 
 // decodeGroupHeader checks b against the place it stands in. found is empty
@@ -152,7 +152,7 @@ func decodeGroupHeader(b []byte, use uint64, pos Position) (h groupHeader, expec
 	if got := le.Uint32(b); got != groupMagic {
 		return h, fmt.Sprintf("group magic %08x", groupMagic), fmt.Sprintf("%08x", got)
 	}
-	if want, got := crc32.Checksum(b[:44], castagnoli), le.Uint32(b[44:]); want != got {
+	if want, got := checksum(b[:44]), le.Uint32(b[44:]); want != got {
 		return h, fmt.Sprintf("group header checksum %08x", want), fmt.Sprintf("%08x", got)
 	}
 	h = groupHeader{
@@ -311,3 +311,5 @@ func parseName(name, prefix string) (use uint64, ok bool) {
 }
 
 func roundUp(n int64) int64 { return (n + blockSize - 1) / blockSize * blockSize }
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }

@@ -287,14 +287,9 @@ func (l *Log) writeBatch() error {
 	for _, a := range l.batch {
 		l.encode(l.shards[a.Shard], a)
 	}
-	if l.o.Bugs.AckBeforeSync {
-		answer(l.batch, nil)
-	}
-	err := l.write(0)
-	if !l.o.Bugs.AckBeforeSync {
-		answer(l.batch, err)
-	}
 	l.stats.appends.Add(int64(len(l.batch)))
+	err := l.write(0)
+	answer(l.batch, err)
 	return err
 }
 
@@ -382,6 +377,10 @@ func (l *Log) write(flags uint8) error {
 		return l.fail(fmt.Sprintf("write of %s at %d: expected %d bytes, found %d", f.name, l.g.off, total, n), err)
 	} else if int64(n) != total {
 		return l.fail(fmt.Sprintf("write of %s at %d: expected %d bytes, found %d", f.name, l.g.off, total, n), io.ErrShortWrite)
+	}
+	if l.o.Bugs.AckBeforeSync {
+		answer(l.batch, nil)
+		l.endBatch()
 	}
 	if err := l.sync(f); err != nil {
 		return l.fail("fdatasync of "+f.name, err)

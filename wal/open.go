@@ -248,9 +248,6 @@ func (l *Log) settle() error {
 	if err := l.fs.SyncDir(l.dir); err != nil {
 		return fmt.Errorf("wal: sync of the directory: %w", err)
 	}
-	if n := len(l.files); n > 0 && l.o.Bugs.ContinueFile {
-		l.active = l.files[n-1]
-	}
 	return nil
 }
 

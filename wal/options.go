@@ -77,8 +77,6 @@ type Bugs struct {
 	// ShareBlocks starts a group right behind the last one, in a block that
 	// holds acked bytes.
 	ShareBlocks bool
-	// ContinueFile goes on writing, after recovery, in the file that was cut.
-	ContinueFile bool
 	// CutAnywhere takes every damage for a torn tail.
 	CutAnywhere bool
 }
