@@ -1,0 +1,194 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"thermocline/ingest"
+	"thermocline/ingest/partition"
+	"thermocline/metadata"
+	"thermocline/metadata/controller"
+	"thermocline/wal/shard"
+)
+
+// producerIDBlock is how many producer ids one committed entry takes.
+const producerIDBlock = 1000
+
+// cluster is what the protocol handlers know of the cluster (ingest.Cluster):
+// the watched metadata, corrected by what this broker's own replicas know of
+// their leaders, which is newer and needs no etcd.
+type cluster struct {
+	self   metadata.BrokerID
+	view   *metadata.View
+	topics *controller.Topics
+	shards *shards
+
+	mu       sync.Mutex
+	nextID   int64
+	idsLeft  int64
+	topicsOf *metadata.Cluster // for which live was computed
+	live     []metadata.Broker
+}
+
+var _ ingest.Cluster = (*cluster)(nil)
+
+func (c *cluster) ClusterID() string       { return c.view.Cluster().Info.ID }
+func (c *cluster) Self() metadata.BrokerID { return c.self }
+
+// Brokers lists live brokers; computed once for each version of the metadata.
+func (c *cluster) Brokers() []metadata.Broker {
+	now := c.view.Cluster()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.topicsOf != now {
+		c.live = nil
+		for _, b := range now.Brokers {
+			if b.Alive {
+				c.live = append(c.live, *b)
+			}
+		}
+		c.topicsOf = now
+	}
+	return c.live
+}
+
+// Controller names a live broker; every broker takes admin requests, so any
+// will do when nobody holds the office.
+func (c *cluster) Controller() metadata.BrokerID {
+	now := c.view.Cluster()
+	if now.Controller != metadata.NoBroker && now.Alive(now.Controller) {
+		return now.Controller
+	}
+	return c.self
+}
+
+func (c *cluster) Topics() []*metadata.Topic { return c.view.Topics() }
+
+func (c *cluster) TopicByName(name string) (*metadata.Topic, bool) {
+	t := c.view.Topic(name)
+	return t, t != nil
+}
+
+func (c *cluster) TopicByID(id metadata.TopicID) (*metadata.Topic, bool) {
+	t := c.view.TopicByID(id)
+	return t, t != nil
+}
+
+func (c *cluster) Shard(id metadata.ShardID) (metadata.Shard, bool) {
+	s := c.view.Cluster().Shard(id)
+	if s == nil {
+		return metadata.Shard{}, false
+	}
+	return *s, true
+}
+
+// Leader asks this broker's own replica first; the hint in the metadata store
+// is for shards that live elsewhere.
+func (c *cluster) Leader(id metadata.ShardID) (metadata.BrokerID, uint64, bool) {
+	now := c.view.Cluster()
+	hint, hinted := now.Leader(id)
+	if own, ok := c.shards.get(id); ok {
+		l := own.runner.Leadership()
+		if row := now.Shard(id); row != nil && l.Leader != 0 && (!hinted || l.Term >= hint.Term) {
+			for _, r := range row.Replicas {
+				if uint64(r.ID) == uint64(l.Leader) {
+					return r.Broker, l.Term, true
+				}
+			}
+		}
+	}
+	return hint.Broker, hint.Term, hinted
+}
+
+func (c *cluster) CreateTopic(ctx context.Context, t ingest.NewTopic) (*metadata.Topic, error) {
+	row, err := c.topics.Create(ctx, controller.Spec{
+		Name: t.Name, Partitions: t.Partitions, ReplicationFactor: int(t.ReplicationFactor), Config: t.Config,
+	})
+	if errors.Is(err, controller.ErrNoShards) {
+		return nil, fmt.Errorf("%w: %w", ingest.ErrNoShards, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return row, c.view.Wait(ctx, row.Revision)
+}
+
+func (c *cluster) DeleteTopic(ctx context.Context, id metadata.TopicID) error {
+	t := c.view.TopicByID(id)
+	if t == nil {
+		return metadata.ErrNotFound
+	}
+	if err := c.topics.Delete(ctx, t.Name, id); err != nil {
+		return err
+	}
+	return c.view.WaitFor(ctx, func() bool { return c.view.TopicByID(id) == nil })
+}
+
+func (c *cluster) AddPartitions(ctx context.Context, id metadata.TopicID, total int) (*metadata.Topic, error) {
+	t := c.view.TopicByID(id)
+	if t == nil {
+		return nil, metadata.ErrNotFound
+	}
+	row, err := c.topics.AddPartitions(ctx, t.Name, total, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	return row, c.view.Wait(ctx, row.Revision)
+}
+
+func (c *cluster) AlterTopic(ctx context.Context, id metadata.TopicID, revision int64, config map[string]string) error {
+	t := c.view.TopicByID(id)
+	if t == nil {
+		return metadata.ErrNotFound
+	}
+	if t.Revision != revision {
+		return metadata.ErrFenced
+	}
+	row, err := c.topics.AlterConfig(ctx, t.Name, func(set map[string]string) error {
+		if !maps.Equal(set, t.Config) {
+			return metadata.ErrFenced // somebody else changed it since it was read
+		}
+		clear(set)
+		maps.Copy(set, config)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.view.Wait(ctx, row.Revision)
+}
+
+// AllocateProducerID hands out ids of a block that a shard led here committed.
+func (c *cluster) AllocateProducerID(ctx context.Context) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idsLeft == 0 {
+		first, err := c.takeBlock(ctx)
+		if err != nil {
+			return 0, err
+		}
+		c.nextID, c.idsLeft = first, producerIDBlock
+	}
+	id := c.nextID
+	c.nextID++
+	c.idsLeft--
+	return id, nil
+}
+
+func (c *cluster) takeBlock(ctx context.Context) (int64, error) {
+	err := fmt.Errorf("no shard is led by this broker yet: %w", shard.ErrNotLeader)
+	for _, s := range c.shards.all() {
+		if !s.runner.Leadership().Ready {
+			continue
+		}
+		var result any
+		result, err = s.command(ctx, &partition.AllocateProducerIDs{Count: producerIDBlock})
+		if err == nil {
+			return result.(int64), nil
+		}
+	}
+	return 0, err
+}

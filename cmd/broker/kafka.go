@@ -1,0 +1,56 @@
+package broker
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+
+	"thermocline/ingest"
+	"thermocline/metadata"
+	"thermocline/metadata/controller"
+)
+
+// serveKafka opens the doors to clients.
+func (b *Broker) serveKafka() error {
+	topics, err := controller.NewTopics(controller.TopicsConfig{
+		Store: b.store, View: b.view, ShardReplicas: b.cfg.ShardReplicas, DefaultPartitions: b.cfg.NumPartitions,
+		NewID: func() (metadata.TopicID, error) { return metadata.NewTopicID(rand.Reader) },
+	})
+	if err != nil {
+		return err
+	}
+	c := &cluster{self: b.id, view: b.view, topics: topics, shards: b.shards}
+	b.server, err = ingest.NewServer(b.ingestConfig(), c, b.shards, b.tier.reader)
+	if err != nil {
+		return err
+	}
+	b.work.Go(func() {
+		if err := b.server.Serve(b.kafka); err != nil && !errors.Is(err, net.ErrClosed) && b.ctx.Err() == nil {
+			b.fail(fmt.Errorf("kafka listener: %w", err))
+		}
+	})
+	return nil
+}
+
+func (b *Broker) ingestConfig() ingest.Config {
+	c := ingest.DefaultConfig()
+	c.MaxRequestBytes = int(b.cfg.RequestMaxBytes)
+	c.QueuedMaxBytes = int64(b.cfg.QueuedMaxBytes)
+	c.MaxConnections = b.cfg.MaxConnections
+	c.AutoCreateTopics = b.cfg.AutoCreate
+	c.NumPartitions = int32(b.cfg.NumPartitions)
+	c.ReplicationFactor = int16(b.cfg.ReplicationFactor)
+	c.ShardReplicas = int16(b.cfg.ShardReplicas)
+	c.MessageMaxBytes = int(b.cfg.MessageMaxBytes)
+	c.DataDir = b.cfg.DataDir
+	c.Logger = b.log
+	c.Volume = func() (total, free int64) {
+		t, f, err := b.fs.Space(".")
+		if err != nil {
+			return -1, -1
+		}
+		return int64(t), int64(f)
+	}
+	return c
+}

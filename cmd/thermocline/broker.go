@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"thermocline/cmd/broker"
+	"thermocline/cmd/config"
+	"thermocline/localstack/etcd"
+	"thermocline/metadata"
+	etcdstore "thermocline/metadata/etcd"
+)
+
+// waitingEvery is how often a first broker says which peers it waits for.
+const waitingEvery = 5 * time.Second
+
+func brokerCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "broker",
+		Short: "Run one broker",
+		Long: `Run one broker of a cluster. Settings come from a YAML file, the environment
+(THERMOCLINE_NODE_ID for node.id) and flags, each winning over the one before;
+'thermocline config show' lists them all with their meanings.
+
+A broker stops cleanly on SIGTERM and SIGINT: it hands its leadership over first.`,
+		Example: `  thermocline broker --config broker.yaml
+  thermocline broker --node.id=1 --data.dir=/var/lib/thermocline \
+      --etcd.endpoints=http://etcd1:2379 --store.url='s3://events/prod?region=eu-west-1'`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (YAML)")
+	overrides := settingFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := config.Load(file, os.LookupEnv, overrides())
+		if err != nil {
+			return err
+		}
+		return runBroker(cmd.Context(), c, newLogger(cmd.ErrOrStderr(), c.LogLevel, c.LogFormat))
+	}
+	return cmd
+}
+
+func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
+	tuneMemory(c)
+	var b *broker.Broker
+	admin, err := broker.StartAdmin(c.HTTPListener, func() error {
+		if b == nil {
+			return errors.New("starting")
+		}
+		return b.Ready()
+	}, func() any { return b.Status() })
+	if err != nil {
+		return fmt.Errorf("http.listener: %w", err)
+	}
+	defer closing(&err, func() error { return admin.Close(context.Background()) })
+	store, closeStore, err := openMetadata(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, closeStore)
+	objects, err := broker.OpenStores(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, objects.Close)
+	b, err = broker.Start(ctx, broker.Options{Config: c, Metadata: store, Uploads: objects.Uploads, Cold: objects.Cold, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, b.Close)
+	if err := admin.Export(b); err != nil {
+		return err
+	}
+	log.Info("broker started", "kafka", b.KafkaAddr(), "http", admin.Addr(), "store", objects.Uploads.String())
+	select {
+	case <-ctx.Done():
+		log.Info("stopping")
+		return nil
+	case err := <-b.Failed():
+		return err
+	}
+}
+
+// closing joins the error of a deferred close to the function's own.
+func closing(err *error, close func() error) {
+	*err = errors.Join(*err, close())
+}
+
+func tuneMemory(c config.Config) {
+	if c.GCPercent > 0 {
+		debug.SetGCPercent(c.GCPercent)
+	}
+	if c.MemoryLimit > 0 {
+		debug.SetMemoryLimit(int64(c.MemoryLimit))
+	}
+}
+
+// openMetadata connects to the operator's etcd, or runs this broker's member
+// of the embedded one.
+func openMetadata(ctx context.Context, c config.Config, log *slog.Logger) (metadata.Store, func() error, error) {
+	if len(c.EtcdEndpoints) > 0 {
+		s, err := etcdstore.Open(etcdstore.Config{Endpoints: c.EtcdEndpoints})
+		if err != nil {
+			return nil, nil, fmt.Errorf("etcd.endpoints: %w", err)
+		}
+		return s, s.Close, nil
+	}
+	server, err := startMember(ctx, c, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := etcdstore.New(server.Client(), etcdstore.Config{})
+	return s, func() error { return errors.Join(s.Close(), server.Close()) }, nil
+}
+
+func startMember(ctx context.Context, c config.Config, log *slog.Logger) (*etcd.Server, error) {
+	members, err := c.InitialCluster()
+	if err != nil {
+		return nil, err
+	}
+	peers := map[string]string{}
+	mine := ""
+	for _, m := range members {
+		name := fmt.Sprintf("etcd%d", m.Node)
+		peers[name] = hostOf(m.PeerURL)
+		if m.Node == c.NodeID {
+			mine = name
+		}
+	}
+	if mine == "" {
+		return nil, fmt.Errorf("node.id %d is not in etcd.initial.cluster (%s): add it, or write etcd.endpoints with those members' client URLs", c.NodeID, c.EtcdInitialCluster)
+	}
+	server, err := etcd.Start(ctx, etcd.Config{
+		Name: mine, DataDir: filepath.Join(c.DataDir, "etcd"), ClientAddr: hostOf(c.EtcdClientURL),
+		PeerAddr: hostOf(c.EtcdPeerURL), InitialCluster: peers, Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("embedded etcd: %w", err)
+	}
+	for {
+		wait, cancel := context.WithTimeout(ctx, waitingEvery)
+		err := server.WaitReady(wait)
+		cancel()
+		if err == nil {
+			return server, nil
+		}
+		if ctx.Err() != nil {
+			return nil, errors.Join(ctx.Err(), server.Close())
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return nil, errors.Join(err, server.Close())
+		}
+		log.Info("waiting for a majority of the etcd members", "missing", strings.Join(server.Missing(ctx), ", "))
+	}
+}
