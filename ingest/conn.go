@@ -124,11 +124,11 @@ func (c *conn) readLoop() {
 
 // next reads one request, within every bound.
 func (c *conn) next() (*request, error) {
-	if err := c.pause(); err != nil {
-		return nil, err
-	}
 	size, key, version, err := c.readPrefix()
 	if err != nil {
+		return nil, err
+	}
+	if err := c.pause(); err != nil {
 		return nil, err
 	}
 	a := c.srv.api(key)
@@ -320,6 +320,9 @@ func (c *conn) write(r *request) error {
 		k.observe(c.srv.now().Sub(r.received))
 		return nil
 	}
+	if r.throttle > 0 { // before the answer leaves, so that it holds for the next request
+		c.muted.Store(time.Now().Add(r.throttle).UnixNano())
+	}
 	n := len(*r.head) + r.restSize
 	err := c.nc.SetWriteDeadline(time.Now().Add(writeWait + time.Duration(n/writeRate)*time.Second))
 	if err == nil && len(r.rest) == 0 {
@@ -335,8 +338,5 @@ func (c *conn) write(r *request) error {
 	}
 	k.bytesOut.Add(int64(n))
 	k.observe(c.srv.now().Sub(r.received))
-	if r.throttle > 0 {
-		c.muted.Store(time.Now().Add(r.throttle).UnixNano())
-	}
 	return nil
 }
