@@ -186,7 +186,7 @@ func (b *runBuilder) write(ctx context.Context, m *format.Manifest, j job, info 
 type entry struct {
 	format.Extent
 	epoch int32
-	name  format.Name
+	ref   format.SegmentRef
 }
 
 // entries yields directory entries by partition and offset; io.EOF ends.
@@ -212,7 +212,7 @@ func mergeEntries(inputs []entries, w *format.RunWriter) error {
 				best = i
 			}
 		}
-		if err := w.Add(heads[best].Extent, heads[best].epoch, heads[best].name); err != nil {
+		if err := w.Add(heads[best].Extent, heads[best].epoch, heads[best].ref); err != nil {
 			return err
 		}
 		e, err := live[best]()
@@ -244,7 +244,7 @@ func (b *runBuilder) inputs(ctx context.Context, j job) ([]entries, error) {
 }
 
 func (b *runBuilder) segmentEntries(ctx context.Context, row *format.SegmentRow) (entries, error) {
-	name, err := format.ParseName(row.Key)
+	ref, err := row.Ref()
 	if err != nil {
 		return nil, err
 	}
@@ -256,14 +256,15 @@ func (b *runBuilder) segmentEntries(ctx context.Context, row *format.SegmentRow)
 	if err != nil {
 		return nil, fmt.Errorf("tiering: %s: %w", row.Key, err)
 	}
-	return directoryEntries(&seg.Directory, func(e *format.Extent) (format.Name, bool) {
+	return directoryEntries(&seg.Directory, func(e *format.Extent) (format.SegmentRef, bool) {
 		e.Segment = row.ID
-		return name, true
+		return ref, true
 	}), nil
 }
 
-// directoryEntries yields the entries of one directory; name completes each.
-func directoryEntries(d *format.Directory, name func(*format.Extent) (format.Name, bool)) entries {
+// directoryEntries yields the entries of one directory; complete finds the
+// segment of each.
+func directoryEntries(d *format.Directory, complete func(*format.Extent) (format.SegmentRef, bool)) entries {
 	i := 0
 	return func() (entry, error) {
 		if i == len(d.Extents) {
@@ -271,7 +272,7 @@ func directoryEntries(d *format.Directory, name func(*format.Extent) (format.Nam
 		}
 		e := entry{Extent: d.Extents[i], epoch: d.Epoch(i)}
 		var ok bool
-		if e.name, ok = name(&e.Extent); !ok {
+		if e.ref, ok = complete(&e.Extent); !ok {
 			return entry{}, fmt.Errorf("tiering: segment %d is not named: %w", e.Segment, format.ErrCorrupt)
 		}
 		i++
@@ -298,7 +299,7 @@ func (b *runBuilder) runEntries(ctx context.Context, row *format.RunRow) entries
 			if err != nil {
 				return entry{}, fmt.Errorf("tiering: %s: %w", row.Key, err)
 			}
-			cur = directoryEntries(&page.Directory, func(e *format.Extent) (format.Name, bool) { return page.Segment(e.Segment) })
+			cur = directoryEntries(&page.Directory, func(e *format.Extent) (format.SegmentRef, bool) { return page.Segment(e.Segment) })
 		}
 	}
 }

@@ -201,7 +201,7 @@ func describeSegment(r io.ReaderAt, size int64) (*SegmentDescription, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := VerifyExtent(e, s.Directory.Epoch(i), data); err != nil {
+		if _, err := VerifyExtent(e, s.Directory.Epoch(i), data); err != nil {
 			return nil, err
 		}
 	}

@@ -135,7 +135,8 @@
 //	 24  2  epoch runs  e
 //	 26  6  zero
 //	 32     n × 32  extents
-//	  .     s × 32  segment: id 4, shard 4, term 8, first index 8, random 8; by id
+//	  .     s × 48  segment: id 4, shard 4, term 8, first index 8, random 8, size 8,
+//	                FooterLen 4, zero 4; by id
 //	  .     e × 8   epoch runs
 //	  .     zero
 //	65532 4  CRC of the first 65,532 bytes

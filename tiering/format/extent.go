@@ -147,29 +147,30 @@ func appendEpochRuns(dst []byte, runs []EpochRun) []byte {
 
 // VerifyExtent checks bytes read for an extent: whole batches and nothing else,
 // each with a right CRC, the first at the extent's first offset, each after the
-// one before, all of its epoch.
-func VerifyExtent(e *Extent, epoch int32, data []byte) error {
+// one before, all of its epoch. It returns the offset after the last.
+func VerifyExtent(e *Extent, epoch int32, data []byte) (next int64, err error) {
 	if len(data) != int(e.Length) {
-		return corrupt("extent at %d: expected %d bytes, found %d", e.Position, e.Length, len(data))
+		return 0, corrupt("extent at %d: expected %d bytes, found %d", e.Position, e.Length, len(data))
 	}
-	next, rest := e.FirstOffset, data
+	next = e.FirstOffset
+	rest := data
 	for first := true; len(rest) > 0; first = false {
 		b, after, err := batch.Next(rest)
 		if err != nil {
-			return corrupt("extent at %d, offset %d: %v", e.Position, next, err)
+			return 0, corrupt("extent at %d, offset %d: %v", e.Position, next, err)
 		}
 		if base := b.BaseOffset(); base < next || first && base != next || b.LastOffsetDelta() < 0 {
-			return corrupt("extent at %d: expected offset %d, found %d", e.Position, next, base)
+			return 0, corrupt("extent at %d: expected offset %d, found %d", e.Position, next, base)
 		}
 		if b.LeaderEpoch() != epoch {
-			return corrupt("extent at %d, offset %d: expected epoch %d, found %d", e.Position, next, epoch, b.LeaderEpoch())
+			return 0, corrupt("extent at %d, offset %d: expected epoch %d, found %d", e.Position, next, epoch, b.LeaderEpoch())
 		}
 		if err := b.CheckCRC(); err != nil {
-			return corrupt("extent at %d, offset %d: %v", e.Position, next, err)
+			return 0, corrupt("extent at %d, offset %d: %v", e.Position, next, err)
 		}
 		next, rest = b.LastOffset()+1, after
 	}
-	return nil
+	return next, nil
 }
 
 // batchTime is the timestamp that the indexes know a batch by: markers have no

@@ -148,7 +148,7 @@ func checkExtents(t *testing.T, s *Segment, c content, obj []byte) {
 	for i := lo; i < hi; i++ {
 		e := s.Directory.Extents[i]
 		piece := obj[e.Position : e.Position+e.Length]
-		if err := VerifyExtent(&e, s.Directory.Epoch(i), piece); err != nil {
+		if _, err := VerifyExtent(&e, s.Directory.Epoch(i), piece); err != nil {
 			t.Fatal(err)
 		}
 		best := int64(-1)
@@ -325,7 +325,7 @@ func runContent(t testing.TB, entries int) (run, fences []byte, row RunRow, fenc
 	for i := range entries {
 		seg := SegmentID(1 + i%8)
 		e := Extent{Partition: PartitionRef(i / 3000), FirstOffset: int64(i), MaxTimestamp: int64(i * 7 % 1000), Segment: seg, Position: 16, Length: 100}
-		if err := w.Add(e, int32(i/1000), Name{Kind: KindSegment, Shard: 3, Number: uint64(seg)}); err != nil {
+		if err := w.Add(e, int32(i/1000), SegmentRef{Name: Name{Kind: KindSegment, Shard: 3, Number: uint64(seg)}, Size: int64(seg) << 33, FooterLen: uint32(seg)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -356,9 +356,10 @@ func TestRunPagesHoldEveryEntry(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, e := range pg.Directory.Extents {
-			name, ok := pg.Segment(e.Segment)
-			if e.FirstOffset != int64(at) || pg.Directory.Epoch(i) != int32(at/1000) || !ok || name.Number != uint64(e.Segment) {
-				t.Fatalf("entry %d: %+v, epoch %d, segment %+v", at, e, pg.Directory.Epoch(i), name)
+			ref, ok := pg.Segment(e.Segment)
+			if e.FirstOffset != int64(at) || pg.Directory.Epoch(i) != int32(at/1000) || !ok || ref.Name.Number != uint64(e.Segment) ||
+				ref.Size != int64(e.Segment)<<33 || ref.FooterLen != uint32(e.Segment) {
+				t.Fatalf("entry %d: %+v, epoch %d, segment %+v", at, e, pg.Directory.Epoch(i), ref)
 			}
 			at++
 		}
@@ -388,7 +389,7 @@ func TestRunPagesHoldEveryEntry(t *testing.T) {
 func TestPagesOfManySegments(t *testing.T) {
 	var pg Page
 	n := 0
-	for pg.add(&Extent{Partition: 1, FirstOffset: int64(n), Length: 1, Segment: SegmentID(100000 - n)}, int32(n), Name{Kind: KindSegment, Number: uint64(n)}) {
+	for pg.add(&Extent{Partition: 1, FirstOffset: int64(n), Length: 1, Segment: SegmentID(100000 - n)}, int32(n), SegmentRef{Name: Name{Kind: KindSegment, Number: uint64(n)}}) {
 		n++
 	}
 	if n != pageRoom/(ExtentLen+pageSegmentLen+epochRunLen) {
@@ -399,8 +400,8 @@ func TestPagesOfManySegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, e := range got.Directory.Extents {
-		if name, ok := got.Segment(e.Segment); !ok || name.Number != uint64(i) || got.Directory.Epoch(i) != int32(i) {
-			t.Fatalf("entry %d: %+v", i, name)
+		if ref, ok := got.Segment(e.Segment); !ok || ref.Name.Number != uint64(i) || got.Directory.Epoch(i) != int32(i) {
+			t.Fatalf("entry %d: %+v", i, ref)
 		}
 	}
 }

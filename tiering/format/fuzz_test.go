@@ -29,7 +29,7 @@ func FuzzSegment(f *testing.F) {
 		}
 		for i := range s.Directory.Extents {
 			e := &s.Directory.Extents[i]
-			_ = VerifyExtent(e, s.Directory.Epoch(i), p[e.Position:e.Position+e.Length])
+			_, _ = VerifyExtent(e, s.Directory.Epoch(i), p[e.Position:e.Position+e.Length])
 		}
 		_, _ = Describe(bytes.NewReader(p), int64(len(p)))
 	})

@@ -13,7 +13,7 @@ const (
 	PageLen        = 64 << 10
 	pageHeader     = 32
 	pageRoom       = PageLen - pageHeader - 4
-	pageSegmentLen = 32
+	pageSegmentLen = 48
 )
 
 // Page is one page of a directory run.
@@ -23,25 +23,40 @@ type Page struct {
 	segments           []pageSegment // by id
 }
 
-type pageSegment struct {
-	id   SegmentID
-	name Name
+// SegmentRef is what a page tells of a segment: enough to read its data, its
+// directory and its partitions' indexes.
+type SegmentRef struct {
+	Name      Name
+	Size      int64
+	FooterLen uint32
 }
 
-// Segment names a segment that an extent of the page points into.
-func (p *Page) Segment(id SegmentID) (Name, bool) {
+// Ref is the row as a page keeps it.
+func (r *SegmentRow) Ref() (SegmentRef, error) {
+	name, err := ParseName(r.Key)
+	return SegmentRef{Name: name, Size: r.Size, FooterLen: r.FooterLen}, err
+}
+
+type pageSegment struct {
+	id  SegmentID
+	ref SegmentRef
+}
+
+// Segment returns what the page tells of a segment that one of its extents
+// points into.
+func (p *Page) Segment(id SegmentID) (SegmentRef, bool) {
 	i := sort.Search(len(p.segments), func(i int) bool { return p.segments[i].id >= id })
 	if i == len(p.segments) || p.segments[i].id != id {
-		return Name{}, false
+		return SegmentRef{}, false
 	}
-	return p.segments[i].name, true
+	return p.segments[i].ref, true
 }
 
 // has tells whether the page names the segment already.
 func (p *Page) has(id SegmentID) bool { _, ok := p.Segment(id); return ok }
 
 // add appends an entry if there is room.
-func (p *Page) add(e *Extent, epoch int32, name Name) bool {
+func (p *Page) add(e *Extent, epoch int32, ref SegmentRef) bool {
 	room := pageRoom - len(p.Directory.Extents)*ExtentLen - len(p.segments)*pageSegmentLen - len(p.Directory.Epochs)*epochRunLen
 	need := ExtentLen
 	if n := len(p.Directory.Epochs); n == 0 || p.Directory.Epochs[n-1].Epoch != epoch {
@@ -56,7 +71,7 @@ func (p *Page) add(e *Extent, epoch int32, name Name) bool {
 	}
 	if !known {
 		i := sort.Search(len(p.segments), func(i int) bool { return p.segments[i].id >= e.Segment })
-		p.segments = slices.Insert(p.segments, i, pageSegment{id: e.Segment, name: name})
+		p.segments = slices.Insert(p.segments, i, pageSegment{id: e.Segment, ref: ref})
 	}
 	p.Directory.addEpoch(epoch)
 	p.Directory.Extents = append(p.Directory.Extents, *e)
@@ -85,10 +100,13 @@ func (p *Page) appendTo(dst []byte) []byte {
 	}
 	for _, s := range p.segments {
 		dst = le.AppendUint32(dst, uint32(s.id))
-		dst = le.AppendUint32(dst, s.name.Shard)
-		dst = le.AppendUint64(dst, s.name.Term)
-		dst = le.AppendUint64(dst, s.name.Number)
-		dst = le.AppendUint64(dst, s.name.Random)
+		dst = le.AppendUint32(dst, s.ref.Name.Shard)
+		dst = le.AppendUint64(dst, s.ref.Name.Term)
+		dst = le.AppendUint64(dst, s.ref.Name.Number)
+		dst = le.AppendUint64(dst, s.ref.Name.Random)
+		dst = le.AppendUint64(dst, uint64(s.ref.Size))
+		dst = le.AppendUint32(dst, s.ref.FooterLen)
+		dst = le.AppendUint32(dst, 0)
 	}
 	dst = appendEpochRuns(dst, p.Directory.Epochs)
 	return sealBlock(dst, start)
@@ -131,7 +149,11 @@ func ParsePage(p []byte) (*Page, error) {
 	extents := c.take(n * ExtentLen)
 	pg.segments = make([]pageSegment, s)
 	for i := range pg.segments {
-		pg.segments[i] = pageSegment{id: SegmentID(c.u32()), name: Name{Kind: KindSegment, Shard: c.u32(), Term: c.u64(), Number: c.u64(), Random: c.u64()}}
+		s := &pg.segments[i]
+		s.id = SegmentID(c.u32())
+		s.ref.Name = Name{Kind: KindSegment, Shard: c.u32(), Term: c.u64(), Number: c.u64(), Random: c.u64()}
+		s.ref.Size, s.ref.FooterLen = c.i64(), c.u32()
+		c.u32()
 		if i > 0 && pg.segments[i].id <= pg.segments[i-1].id {
 			return nil, corrupt("%s %d: segment %d after %d", what, pg.Number, pg.segments[i].id, pg.segments[i-1].id)
 		}

@@ -48,17 +48,17 @@ func NewRunWriter(w io.Writer, fences func(Fence) error, info RunInfo) (*RunWrit
 	return &RunWriter{w: w, fences: fences, info: info, page: Page{Shard: info.Shard, Run: info.ID}}, checkCluster(info.Cluster)
 }
 
-// Add appends an entry; name is that of its segment.
-func (w *RunWriter) Add(e Extent, epoch int32, name Name) error {
+// Add appends an entry; ref tells of its segment.
+func (w *RunWriter) Add(e Extent, epoch int32, ref SegmentRef) error {
 	if w.inRows {
 		return fmt.Errorf("run: an entry after the segment rows")
 	}
 	if w.entries > 0 && !w.last.less(&e) {
 		return fmt.Errorf("run: expected order, found %d/%d after %d/%d: %w", e.Partition, e.FirstOffset, w.last.Partition, w.last.FirstOffset, ErrCorrupt)
 	}
-	if !w.page.add(&e, epoch, name) {
+	if !w.page.add(&e, epoch, ref) {
 		w.flush()
-		w.page.add(&e, epoch, name)
+		w.page.add(&e, epoch, ref)
 	}
 	w.last = e
 	w.entries++
