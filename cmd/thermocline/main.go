@@ -41,6 +41,6 @@ for as long as retention says.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(topicCommand(), produceCommand(), consumeCommand(), configCommand(), brokerCommand(), etcdCommand())
+	cmd.AddCommand(topicCommand(), produceCommand(), consumeCommand(), configCommand(), brokerCommand(), etcdCommand(), benchCommand(), bareNodeCommand())
 	return cmd
 }

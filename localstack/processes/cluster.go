@@ -64,6 +64,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Brokers == 0 {
 		o.Brokers = 3
 	}
+	if u := o.Settings["store.url"]; u != "" {
+		o.StoreURL = u
+	}
 	if o.StoreDir == "" {
 		o.StoreDir = filepath.Join(o.Dir, "bucket")
 	}

@@ -114,3 +114,15 @@ func waitTCP(ctx context.Context, p *Process, addr string) error {
 		}
 	}
 }
+
+// Run starts any process of the binary and waits until addr accepts connections.
+func Run(ctx context.Context, name, binary, dir, addr string, args ...string) (*Process, error) {
+	p, err := start(name, binary, dir, nil, args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := waitTCP(ctx, p, addr); err != nil {
+		return nil, errors.Join(err, p.Kill())
+	}
+	return p, nil
+}

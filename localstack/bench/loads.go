@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"context"
+	"time"
+)
+
+// The loads: the rows of the table that a cluster is measured by. Each uses
+// topics of its own.
+
+func (r *runner) loads(ctx context.Context, t *target) error {
+	for _, load := range []func(context.Context, *target) error{
+		r.produce1K, r.produce100, r.prebuilt, r.fixedRates, r.endToEnd, r.keyed,
+	} {
+		if err := load(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const partitions = 12
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// produce1K is full speed with 1 KiB records, and reading them back hot.
+func (r *runner) produce1K(ctx context.Context, t *target) error {
+	if !r.wanted("1 KiB") {
+		return nil
+	}
+	if err := CreateTopic(ctx, t.seeds, "kib", partitions); err != nil {
+		return err
+	}
+	p, err := Produce(ctx, t.seeds, Load{Topic: "kib", RecordBytes: 1024, Duration: r.o.Duration, BatchBytes: 1 << 20}, t.pids)
+	if err != nil {
+		return err
+	}
+	r.put(t.column, "produce 1 KiB, acks=all", "MB/s", p.MBps(), true, ">= 0.7 of kafka")
+	r.put(t.column, "produce 1 KiB, broker CPU", "s/GB", p.CPUPerGB(), false, "<= kafka")
+	r.put(t.column, "produce 1 KiB, ack p99 at full speed", "ms", ms(p.Delays.At(0.99)), false, "")
+	// The newest second's worth is what a hot consumer reads; reading it all
+	// shows the log's files too.
+	n := min(p.Records, int64(p.RecordsPerSecond()))
+	c, err := ConsumeTail(ctx, t.seeds, "kib", n, t.pids)
+	if err != nil {
+		return err
+	}
+	r.put(t.column, "consume hot, one client", "MB/s", c.MBps(), true, ">= 0.7 of kafka")
+	r.put(t.column, "consume hot, broker CPU", "s/GB", c.CPU/(float64(c.Bytes)/1e9), false, "")
+	return nil
+}
+
+func (r *runner) produce100(ctx context.Context, t *target) error {
+	if !r.wanted("100 B") {
+		return nil
+	}
+	if err := CreateTopic(ctx, t.seeds, "small", partitions); err != nil {
+		return err
+	}
+	p, err := Produce(ctx, t.seeds, Load{Topic: "small", RecordBytes: 100, Duration: r.o.Duration, BatchBytes: 1 << 20}, t.pids)
+	if err != nil {
+		return err
+	}
+	r.put(t.column, "produce 100 B, franz-go", "records/s", p.RecordsPerSecond(), true, ">= 0.5 of the sink")
+	return nil
+}
+
+func (r *runner) prebuilt(ctx context.Context, t *target) error {
+	if !r.wanted("prebuilt") {
+		return nil
+	}
+	if err := CreateTopic(ctx, t.seeds, "prebuilt", partitions); err != nil {
+		return err
+	}
+	p, err := ProducePrebuilt(ctx, t.seeds, "prebuilt", 100, r.o.Duration, t.pids)
+	if err != nil {
+		return err
+	}
+	r.put(t.column, "produce 100 B, prebuilt 16 KiB batches", "records/s", p.RecordsPerSecond(), true, "1M")
+	return nil
+}
+
+// fixedRates measures the delay to the ack below saturation.
+func (r *runner) fixedRates(ctx context.Context, t *target) error {
+	for _, l := range []struct {
+		name  string
+		bytes int
+		mbps  float64
+	}{{"82 MB/s of 1 KiB", 1024, 82}, {"24 MB/s of 100 B", 100, 24}, {"10 MB/s of 1 KiB", 1024, 10}} {
+		name := "ack p99 at " + l.name
+		if !r.wanted(name) {
+			continue
+		}
+		topic := "rate-" + l.name[:2]
+		if err := CreateTopic(ctx, t.seeds, topic, partitions); err != nil {
+			return err
+		}
+		load := Load{Topic: topic, RecordBytes: l.bytes, Rate: int(l.mbps * 1e6 / float64(l.bytes)), Duration: r.o.Duration}
+		p, err := Produce(ctx, t.seeds, load, t.pids)
+		if err != nil {
+			return err
+		}
+		r.put(t.column, name, "ms", ms(p.Delays.At(0.99)), false, "< 10")
+		r.put(t.column, "ack p50 at "+l.name, "ms", ms(p.Delays.At(0.5)), false, "")
+	}
+	return nil
+}
+
+func (r *runner) endToEnd(ctx context.Context, t *target) error {
+	const name = "produce to poll p99 at 2,000/s"
+	if !r.wanted(name) {
+		return nil
+	}
+	if err := CreateTopic(ctx, t.seeds, "e2e", partitions); err != nil {
+		return err
+	}
+	d, err := EndToEnd(ctx, t.seeds, "e2e", 2000, min(r.o.Duration, 10*time.Second))
+	if err != nil {
+		return err
+	}
+	r.put(t.column, name, "ms", ms(d.At(0.99)), false, "< 10")
+	return nil
+}
+
+func (r *runner) keyed(ctx context.Context, t *target) error {
+	const name = "produce 1 KiB keyed over 1,000 partitions"
+	if !r.wanted(name) {
+		return nil
+	}
+	if err := CreateTopic(ctx, t.seeds, "wide", 1000); err != nil {
+		return err
+	}
+	p, err := Produce(ctx, t.seeds, Load{Topic: "wide", RecordBytes: 1024, Keys: 100_000, Duration: r.o.Duration, BatchBytes: 1 << 20}, t.pids)
+	if err != nil {
+		return err
+	}
+	r.put(t.column, name, "MB/s", p.MBps(), true, ">= 5 x kafka")
+	return nil
+}
