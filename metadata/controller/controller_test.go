@@ -104,17 +104,7 @@ func TestOffice(t *testing.T) {
 	if err := metadata.WriteHint(ctx, s, hint(1, 2)); err != nil {
 		t.Fatal(err)
 	}
-	if err := metadata.WriteHint(ctx, s, hint(2, 2)); err != nil { // at home; its write ages the clock
-		t.Fatal(err)
-	}
-	select {
-	case m := <-moves:
-		if (m != Move{1, 2, 1}) {
-			t.Fatalf("move: expected shard 1 from 2 to 1, found %+v", m)
-		}
-	case <-ctx.Done():
-		t.Fatal("no leader was sent home")
-	}
+	awaitMove(ctx, t, s, moves)
 	if on := v.Cluster().Replicas(102); len(on) != 6 {
 		t.Fatalf("shards on broker 2's data directory: expected 6, found %d", len(on))
 	}
@@ -129,6 +119,29 @@ func TestOffice(t *testing.T) {
 	})
 	if n := len(other.Cluster().Shards); n != 6 {
 		t.Fatalf("shards after the succession: expected the same 6, found %d", n)
+	}
+}
+
+// awaitMove expects shard 1 to be sent home. Until then it writes hints of a
+// shard that is at home, since each write ages the controllers' clocks.
+func awaitMove(ctx context.Context, t *testing.T, s metadata.Store, moves <-chan Move) {
+	t.Helper()
+	next := time.NewTicker(5 * time.Millisecond)
+	defer next.Stop()
+	for term := uint64(2); ; term++ {
+		select {
+		case m := <-moves:
+			if (m != Move{1, 2, 1}) {
+				t.Fatalf("move: expected shard 1 from 2 to 1, found %+v", m)
+			}
+			return
+		case <-next.C:
+			if err := metadata.WriteHint(ctx, s, metadata.LeaderHint{Shard: 2, Broker: 2, Term: term}); err != nil {
+				t.Fatal(err)
+			}
+		case <-ctx.Done():
+			t.Fatal("no leader was sent home")
+		}
 	}
 }
 

@@ -135,6 +135,7 @@ func open(t *testing.T, endpoint, prefix string) *etcd.Store {
 
 // The contract over the network: each part has a prefix and a link of its own.
 func TestContract(t *testing.T) {
+	t.Parallel() // mostly waiting
 	srv := server(t, filepath.Join(t.TempDir(), "etcd"), "127.0.0.1:0")
 	t.Cleanup(closing(t, srv))
 	n := 0
@@ -149,6 +150,7 @@ func TestContract(t *testing.T) {
 
 // The contract inside the server's process, where the store cannot be away alone.
 func TestContractInProcess(t *testing.T) {
+	t.Parallel() // mostly waiting
 	srv := server(t, filepath.Join(t.TempDir(), "etcd"), "")
 	t.Cleanup(closing(t, srv))
 	n := 0
@@ -185,6 +187,7 @@ func harness(t *testing.T, srv *local.Server, s *etcd.Store, outage func(bool)) 
 // A view, a registration and the controller's office survive that etcd is
 // stopped and started again: nothing lapses, and what follows arrives.
 func TestRestart(t *testing.T) {
+	t.Parallel() // mostly waiting
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	dir := filepath.Join(t.TempDir(), "etcd")
@@ -244,6 +247,7 @@ func TestRestart(t *testing.T) {
 // With three members and all endpoints known, the loss of any one member is
 // survived by calls, watches and leases.
 func TestMemberLoss(t *testing.T) {
+	t.Parallel() // mostly waiting
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	members := map[string]string{}
