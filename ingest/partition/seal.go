@@ -75,7 +75,10 @@ func (s *Set) Seal(maxBytes int64) (*SealRange, bool) {
 		return nil, false
 	}
 	slices.SortFunc(r.Partitions, func(a, b SealedPartition) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Key.Partition, b.Key.Partition), cmp.Compare(a.Ref, b.Ref))
+		if c := cmp.Compare(a.Topic, b.Topic); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(a.Key.Partition, b.Key.Partition), cmp.Compare(a.Ref, b.Ref))
 	})
 	return &r.SealRange, true
 }
