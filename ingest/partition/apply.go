@@ -72,15 +72,8 @@ func (s *Set) applyProduce(e *shard.Applied, it item, boxed any) (o outcome, err
 		return outcome{err: fmt.Errorf("partition %d: %w", it.ref, ErrUnknownPartition)}, nil
 	}
 	if b.ProducerID() >= 0 && !b.IsControl() && !s.opt.Bugs.SkipSequenceCheck {
-		if pr := p.producer(b.ProducerID()); pr != nil {
-			st := sequenceState{true, pr.epoch, pr.lastSequence()}
-			if err := checkSequence(st, b.ProducerEpoch(), b.BaseSequence()); err != nil {
-				if base, ok := pr.find(b.ProducerEpoch(), b.BaseSequence(), b.LastSequence()); ok {
-					s.stats.Duplicates++
-					return outcome{result: s.produced(p, base)}, nil
-				}
-				return outcome{err: err}, nil
-			}
+		if o, done := s.checkProducer(p, b); done {
+			return o, nil
 		}
 	}
 	epoch := leaderEpoch(p.state, e.Term)
@@ -98,6 +91,27 @@ func (s *Set) applyProduce(e *shard.Applied, it item, boxed any) (o outcome, err
 		return outcome{result: boxed}, nil
 	}
 	return outcome{result: r}, nil
+}
+
+// checkProducer repeats the check of Prepare. done means that the batch is not
+// to be appended.
+func (s *Set) checkProducer(p *part, b batch.Batch) (o outcome, done bool) {
+	var st sequenceState
+	pr := p.producer(b.ProducerID())
+	if pr != nil {
+		st = sequenceState{true, pr.epoch, pr.lastSequence()}
+	}
+	err := checkSequence(st, b.ProducerEpoch(), b.BaseSequence())
+	if err == nil {
+		return o, false
+	}
+	if pr != nil {
+		if base, ok := pr.find(b.ProducerEpoch(), b.BaseSequence(), b.LastSequence()); ok {
+			s.stats.Duplicates++
+			return outcome{result: s.produced(p, base)}, true
+		}
+	}
+	return outcome{err: err}, true
 }
 
 // appendBatch puts a checked batch at the end of p's log.

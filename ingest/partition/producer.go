@@ -84,6 +84,9 @@ type sequenceState struct {
 // to 0. A producer of whom nothing is known may begin anywhere: it may have
 // been idle for longer than its state is kept, and must be able to go on.
 func checkSequence(st sequenceState, epoch int16, first int32) error {
+	if epoch < 0 || first < 0 {
+		return fmt.Errorf("producer epoch %d, sequence %d: %w", epoch, first, ErrOutOfOrderSequence)
+	}
 	if !st.known {
 		return nil
 	}

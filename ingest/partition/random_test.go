@@ -107,7 +107,7 @@ func (w *world) command() any {
 		n = 1
 		w.next[pk] = seq + int32(n)
 	}
-	return &Produce{Key: k, Batch: from(id, w.epochs[id]-int16(w.rng.IntN(20)/19), seq, n)}
+	return &Produce{Key: k, Batch: from(id, 1+w.epochs[id]-int16(w.rng.IntN(20)/19), seq, n)}
 }
 
 // expected says what Prepare must answer for a batch.

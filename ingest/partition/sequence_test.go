@@ -28,6 +28,7 @@ func TestSequences(t *testing.T) {
 		"older epoch":        {{3, 0, 1, 0, nil}, {2, 1, 1, 0, ErrFencedProducer}, {2, 0, 1, 0, ErrFencedProducer}},
 		"new epoch from 0":   {{3, 0, 4, 0, nil}, {4, 4, 1, 0, ErrOutOfOrderSequence}, {4, 0, 1, 4, nil}, {4, 1, 1, 5, nil}, {3, 0, 4, 0, ErrFencedProducer}},
 		"unknown anywhere":   {{0, 17, 1, 0, nil}, {0, 18, 1, 1, nil}, {0, 16, 1, 0, ErrOutOfOrderSequence}},
+		"negative":           {{0, -1, 1, 0, ErrOutOfOrderSequence}, {-1, 0, 1, 0, ErrOutOfOrderSequence}, {0, 0, 1, 0, nil}},
 		"wrap to 0":          {{0, math.MaxInt32 - 1, 2, 0, nil}, {0, 1, 1, 0, ErrOutOfOrderSequence}, {0, 0, 1, 2, nil}, {0, math.MaxInt32 - 1, 2, 0, nil}},
 		"wrap inside":        {{0, math.MaxInt32, 3, 0, nil}, {0, 2, 1, 3, nil}, {0, math.MaxInt32, 3, 0, nil}},
 	} {
