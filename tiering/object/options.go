@@ -25,7 +25,8 @@ type Options struct {
 	// PartsInFlight bounds the parallelism of one upload.
 	PartsInFlight int
 	// Pace, if set, is called before each piece of at most 256 KiB of an upload
-	// is sent, and delays it. It returns an error only when ctx has ended.
+	// is sent, and delays it, by less than Timeout. It returns an error only when
+	// ctx has ended. The parts of an upload call it at the same time.
 	Pace func(ctx context.Context, bytes int) error
 }
 
@@ -70,4 +71,12 @@ func (o Options) WithDefaults() Options {
 	}
 	o.PartBytes = max(o.PartBytes, PartBytesMin)
 	return o
+}
+
+// Uploads is what adapters with multipart uploads offer beyond Store: to get
+// rid of what a crash has left half uploaded, which is listed nowhere else and
+// costs money. Aborting another broker's upload under way fails that upload,
+// so age must be longer than any.
+type Uploads interface {
+	AbortUploads(ctx context.Context, age time.Duration) (int, error)
 }
