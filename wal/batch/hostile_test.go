@@ -130,11 +130,15 @@ func TestBytesAfterTheStream(t *testing.T) {
 	}
 }
 
-// TestForeignStreams: other encoders' forms of the same records.
-func TestForeignStreams(t *testing.T) {
-	ss := samples(6, 3000, 70)
-	plain := build(BuilderOptions{}, ss)
-	records := plain.Records()
+// foreignStream is a records section as another encoder makes it.
+type foreignStream struct {
+	c    Codec
+	recs []byte
+}
+
+// foreignStreams encodes records in the forms that our own encoders never use.
+func foreignStreams(t *testing.T, records []byte) map[string]foreignStream {
+	t.Helper()
 	var lzLinked, lzBig, gz, zs, zsUltra bytes.Buffer
 	write := func(w interface {
 		Write([]byte) (int, error)
@@ -189,14 +193,19 @@ func TestForeignStreams(t *testing.T) {
 			*xerialWriter
 		}{&xw}, records[i:min(i+777, len(records))]) // blocks of 777 bytes
 	}
-	for name, b := range map[string]struct {
-		c    Codec
-		recs []byte
-	}{
+	return map[string]foreignStream{
 		"lz4 with checksums and size": {LZ4, lzLinked.Bytes()}, "lz4 4 MiB blocks": {LZ4, lzBig.Bytes()},
 		"gzip members": {Gzip, gz.Bytes()}, "zstd frames": {Zstd, zs.Bytes()}, "zstd ultra": {Zstd, zsUltra.Bytes()},
 		"xerial small blocks": {Snappy, xerial.b},
-	} {
+	}
+}
+
+// TestForeignStreams: other encoders' forms of the same records.
+func TestForeignStreams(t *testing.T) {
+	ss := samples(6, 3000, 70)
+	plain := build(BuilderOptions{}, ss)
+	records := plain.Records()
+	for name, b := range foreignStreams(t, records) {
 		for range 2 {
 			got := bytes.Clone(plain[:HeaderLen])
 			got = append(got, b.recs...)
