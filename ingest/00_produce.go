@@ -217,7 +217,7 @@ func (op *produceOp) propose() {
 		op.timer = time.AfterFunc(limit, op.timedOut)
 		op.mu.Unlock()
 	}
-	wait := patience{most: queueWait}
+	wait := patience{most: min(queueWait, max(time.Duration(op.req.TimeoutMillis)*time.Millisecond, queuePoll))}
 	for i := range op.groups {
 		g := &op.groups[i]
 		op.r.frame.hold()
@@ -227,16 +227,26 @@ func (op *produceOp) propose() {
 			Done:   func(out []shard.Outcome) { op.told(g, out) },
 		}
 		for !g.replica.Propose(p) {
-			if !wait.pause(op.r.conn.ctx, queuePoll) {
+			err := g.replica.Intake(p.Class)
+			if !errors.Is(err, shard.ErrBusy) || !wait.pause(op.r.conn.ctx, queuePoll) {
 				op.r.frame.release()
-				op.told(g, nil)
+				op.told(g, refused(len(g.commands), err))
 				break
 			}
 		}
 	}
 }
 
-// told records a group's outcomes; none means that the shard's queue is full.
+// refused is the same outcome for n commands.
+func refused(n int, err error) []shard.Outcome {
+	out := make([]shard.Outcome, n)
+	for i := range out {
+		out[i].Err = err
+	}
+	return out
+}
+
+// told records a group's outcomes.
 func (op *produceOp) told(g *produceGroup, outcomes []shard.Outcome) {
 	op.mu.Lock()
 	if op.answered {
@@ -245,12 +255,7 @@ func (op *produceOp) told(g *produceGroup, outcomes []shard.Outcome) {
 	}
 	for i, at := range g.results {
 		res := &op.results[at]
-		res.done = true
-		if i >= len(outcomes) {
-			res.err = shard.ErrBusy
-			continue
-		}
-		res.err = outcomes[i].Err
+		res.done, res.err = true, outcomes[i].Err
 		if pr, ok := outcomes[i].Result.(partition.ProduceResult); ok && res.err == nil {
 			res.base, res.logStart = pr.BaseOffset, pr.LogStart
 		}

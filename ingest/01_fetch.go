@@ -64,7 +64,7 @@ type fetchOp struct {
 }
 
 func (s *Server) handleFetch(r *request, req *kmsg.FetchRequest) {
-	op := &fetchOp{srv: s, r: r, req: req, ctx: r.conn.ctx, wake: make(chan struct{}, 1), wait: patience{most: creationWait}}
+	op := &fetchOp{srv: s, r: r, req: req, ctx: r.conn.ctx, wake: make(chan struct{}, 1), wait: patience{most: fetchCreationWait}}
 	op.deadline = time.Now().Add(min(max(time.Duration(req.MaxWaitMillis)*time.Millisecond, 0), maxFetchWait))
 	op.maxBytes = min(max(int(req.MaxBytes), 0), s.cfg.FetchMaxBytes)
 	r.conn.goAsync(r, op.run)

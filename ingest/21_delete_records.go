@@ -63,12 +63,12 @@ func deleteRecords(ctx context.Context, t *target, offset int64) (int64, error) 
 		return -1, kerr.OffsetOutOfRange
 	}
 	done := make(chan shard.Outcome, 1)
-	ok := t.replica.Propose(&shard.Proposal{
+	p := &shard.Proposal{
 		Commands: []any{&partition.DeleteRecords{Key: t.key, Offset: offset}}, Bytes: commandBytes, Acks: shard.AcksAll,
 		Done: func(out []shard.Outcome) { done <- out[0] },
-	})
-	if !ok {
-		return -1, shard.ErrBusy
+	}
+	if !t.replica.Propose(p) {
+		return -1, t.replica.Intake(p.Class)
 	}
 	select {
 	case out := <-done:

@@ -58,9 +58,13 @@ type Replicas interface {
 
 // Replica is one shard replica on this broker; shard.Runner and its state machine.
 type Replica interface {
-	// Propose queues p, or returns false when the queue is full or closed:
-	// then neither Copied nor Done is called.
+	// Propose queues p, or returns false: then neither Copied nor Done is
+	// called, and Intake says why.
 	Propose(p *shard.Proposal) bool
+	// Intake is why Propose has just refused a proposal of that class:
+	// shard.ErrBusy when its queue is full, else an error that will not go
+	// away by waiting a little.
+	Intake(class shard.Class) error
 	Leadership() shard.Leadership
 	// ReadIndex calls done once this replica is confirmed to lead and has
 	// applied everything that was acknowledged before the call.

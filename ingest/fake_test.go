@@ -289,6 +289,13 @@ func (r *fakeReplica) Propose(p *shard.Proposal) bool {
 	return true
 }
 
+func (r *fakeReplica) Intake(shard.Class) error {
+	if r.Leadership().Ready {
+		return shard.ErrBusy
+	}
+	return shard.ErrNotLeader
+}
+
 func (r *fakeReplica) apply(p *shard.Proposal) {
 	r.mu.Lock()
 	now := time.Now().UnixMilli()

@@ -155,18 +155,17 @@ func checkEpoch(asked int32, v *partition.View) error {
 }
 
 // checkOffset: out of range is only what lies below the log start or above
-// what can exist. Only a leader that is sure of the log's end knows that;
-// others say that the offset is not available yet.
+// what can exist. Up to the log's end a fetch waits for the high watermark;
+// whether there is anything above, only a leader knows that is sure of the
+// log's end: others say that the offset is not available yet.
 func checkOffset(offset int64, v *partition.View, leads bool) error {
 	switch {
 	case offset < v.LogStart:
 		return kerr.OffsetOutOfRange
-	case offset <= v.HW:
+	case offset <= v.LogEnd:
 		return nil
-	case leads && v.LatestKnown && offset > v.LogEnd:
+	case leads && v.LatestKnown:
 		return kerr.OffsetOutOfRange
-	case leads && offset <= v.LogEnd:
-		return nil // waits for the high watermark
 	}
 	return kerr.OffsetNotAvailable
 }

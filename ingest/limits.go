@@ -67,6 +67,9 @@ const (
 	// creationWait is how long a request waits for a partition that has its
 	// row but is not in its shard's state yet.
 	creationWait = time.Second
+	// fetchCreationWait is the same for a fetch, whose other partitions should
+	// not wait long.
+	fetchCreationWait = 200 * time.Millisecond
 	// creationPoll is the pause between two looks at that state.
 	creationPoll = 5 * time.Millisecond
 	// metadataWait bounds a metadata write on behalf of a client that gives no timeout.
@@ -81,7 +84,7 @@ const (
 	// queueWait is how long a produce request waits for room in its shard's
 	// queue before it is refused; its connection is not read meanwhile, which
 	// is the back-pressure. queuePoll is the pause between two tries.
-	queueWait = time.Second
+	queueWait = 5 * time.Second
 	queuePoll = time.Millisecond
 	// maxEffective bounds the cache of parsed topic configs.
 	maxEffective = 20_000
