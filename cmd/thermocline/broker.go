@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,13 +53,18 @@ A broker stops cleanly on SIGTERM and SIGINT: it hands its leadership over first
 
 func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err error) {
 	tuneMemory(c)
-	var b *broker.Broker
+	var running atomic.Pointer[broker.Broker]
 	admin, err := broker.StartAdmin(c.HTTPListener, func() error {
-		if b == nil {
-			return errors.New("starting")
+		if b := running.Load(); b != nil {
+			return b.Ready()
 		}
-		return b.Ready()
-	}, func() any { return b.Status() })
+		return errors.New("starting")
+	}, func() any {
+		if b := running.Load(); b != nil {
+			return b.Status()
+		}
+		return broker.Status{Broker: c.NodeID, Ready: "starting"}
+	})
 	if err != nil {
 		return fmt.Errorf("http.listener: %w", err)
 	}
@@ -73,11 +79,12 @@ func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err erro
 		return err
 	}
 	defer closing(&err, objects.Close)
-	b, err = broker.Start(ctx, broker.Options{Config: c, Metadata: store, Uploads: objects.Uploads, Cold: objects.Cold, Logger: log})
+	b, err := broker.Start(ctx, broker.Options{Config: c, Metadata: store, Uploads: objects.Uploads, Cold: objects.Cold, Logger: log})
 	if err != nil {
 		return err
 	}
 	defer closing(&err, b.Close)
+	running.Store(b)
 	if err := admin.Export(b); err != nil {
 		return err
 	}

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"thermocline/cmd/broker"
+	"thermocline/cmd/config"
+	"thermocline/localstack/etcd"
+	"thermocline/localstack/s3"
+	etcdstore "thermocline/metadata/etcd"
+	"thermocline/wal/vfs"
+)
+
+// devOptions shape the local stack. Ports follow from the first of each kind.
+type devOptions struct {
+	dir       string
+	brokers   int
+	fresh     bool
+	kafkaPort int
+	httpAddr  string
+	s3Addr    string
+	verbose   bool
+	settings  []string
+}
+
+func devCommand() *cobra.Command {
+	var o devOptions
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run the whole local stack in this process: etcd, an S3 store and three brokers",
+		Long: `Run the whole local stack in this process: etcd, an S3 store that keeps its data
+on disk, and three brokers. Everything listens on loopback. Ctrl-C stops it; the
+next start on the same directory finds everything as it was, also after a crash.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.dir, "data-dir", "./data", "where everything is kept")
+	f.IntVar(&o.brokers, "brokers", 3, "number of brokers: 1, or 3 and more")
+	f.BoolVar(&o.fresh, "fresh", false, "remove what an earlier run left in the data directory first")
+	f.IntVar(&o.kafkaPort, "port", 9092, "Kafka port of the first broker; the others follow")
+	f.StringVar(&o.httpAddr, "http", "127.0.0.1:9644", "metrics, health and profiles of all brokers")
+	f.StringVar(&o.s3Addr, "s3", "127.0.0.1:9645", "the S3 store")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "show the brokers' logs")
+	f.StringArrayVar(&o.settings, "set", nil, "broker setting key=value; may be repeated")
+	return cmd
+}
+
+// devMark is the file by which --fresh knows a directory of dev's.
+const devMark = "thermocline-dev"
+
+func (o *devOptions) run(ctx context.Context, out, errOut io.Writer) (err error) {
+	lock, err := o.takeDirectory()
+	if err != nil {
+		return err
+	}
+	defer closing(&err, lock.Close)
+	level := "warn"
+	if o.verbose {
+		level = "info"
+	}
+	log := newLogger(errOut, level, "text")
+	stack := &devStack{o: o, log: log}
+	defer closing(&err, stack.close)
+	start := time.Now()
+	if err := stack.start(ctx); err != nil {
+		return err
+	}
+	stack.welcome(out, time.Since(start))
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(out, "\nstopping")
+		return nil
+	case err := <-stack.failed:
+		return err
+	}
+}
+
+// takeDirectory makes, empties (--fresh) and locks the data directory. A
+// directory with other things in it is never emptied.
+func (o *devOptions) takeDirectory() (io.Closer, error) {
+	mark := filepath.Join(o.dir, devMark)
+	entries, err := os.ReadDir(o.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	_, markErr := os.Stat(mark)
+	if len(entries) > 0 && markErr != nil {
+		return nil, fmt.Errorf("%s holds files that are not of a local stack: name an empty or new directory with --data-dir", o.dir)
+	}
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(mark, []byte("This directory belongs to `thermocline dev`.\n"), 0o644); err != nil {
+		return nil, err
+	}
+	lock, err := vfs.OS(o.dir).Lock("lock")
+	if err != nil {
+		return nil, fmt.Errorf("%s is in use by another local stack: stop that one, or name another --data-dir (%w)", o.dir, err)
+	}
+	if o.fresh {
+		for _, e := range entries {
+			if e.Name() != devMark && e.Name() != "lock" {
+				if err := os.RemoveAll(filepath.Join(o.dir, e.Name())); err != nil {
+					return nil, errors.Join(err, lock.Close())
+				}
+			}
+		}
+	}
+	return lock, nil
+}
+
+// devStack is what dev runs, in the order of its start.
+type devStack struct {
+	o       *devOptions
+	log     *slog.Logger
+	etcd    *etcd.Server
+	store   *etcdstore.Store
+	s3      *s3.Server
+	secret  string
+	objects []*broker.Stores
+	brokers []*broker.Broker
+	admin   *broker.Admin
+	failed  chan error
+}
+
+func (s *devStack) start(ctx context.Context) error {
+	var err error
+	s.failed = make(chan error, 1)
+	if s.etcd, err = etcd.Start(ctx, etcd.Config{DataDir: filepath.Join(s.o.dir, "etcd"), Logger: s.log}); err != nil {
+		return err
+	}
+	if err = s.etcd.WaitReady(ctx); err != nil {
+		return err
+	}
+	s.store = etcdstore.New(s.etcd.Client(), etcdstore.Config{})
+	if s.secret, err = devSecret(filepath.Join(s.o.dir, "s3-secret")); err != nil {
+		return err
+	}
+	if s.s3, err = s3.Start(ctx, s3.Config{Dir: filepath.Join(s.o.dir, "s3"), Addr: s.o.s3Addr, AccessKey: "thermocline", SecretKey: s.secret}); err != nil {
+		return fmt.Errorf("the S3 store on %s: %w", s.o.s3Addr, err)
+	}
+	s.admin, err = broker.StartAdmin(s.o.httpAddr, s.ready, s.status)
+	if err != nil {
+		return fmt.Errorf("the HTTP listener: %w", err)
+	}
+	for i := range s.o.brokers {
+		if err := s.startBroker(ctx, i); err != nil {
+			return err
+		}
+	}
+	return s.waitReady(ctx)
+}
+
+func (s *devStack) startBroker(ctx context.Context, i int) error {
+	c, err := s.config(i)
+	if err != nil {
+		return err
+	}
+	objects, err := broker.OpenStores(ctx, c, s.log)
+	if err != nil {
+		return err
+	}
+	s.objects = append(s.objects, objects)
+	b, err := broker.Start(ctx, broker.Options{Config: c, Metadata: s.store, Uploads: objects.Uploads, Cold: objects.Cold, Logger: s.log})
+	if err != nil {
+		return err
+	}
+	s.brokers = append(s.brokers, b)
+	go func() { // ends with the process: Failed is never closed
+		if err := <-b.Failed(); err != nil {
+			select {
+			case s.failed <- err:
+			default:
+			}
+		}
+	}()
+	return s.admin.Export(b)
+}
+
+func (s *devStack) config(i int) (config.Config, error) {
+	peer, err := freeLoopback()
+	if err != nil {
+		return config.Config{}, err
+	}
+	set := map[string]string{
+		"node.id":          fmt.Sprint(i + 1),
+		"listeners":        fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", s.o.kafkaPort+i),
+		"peer.listener":    peer,
+		"data.dir":         filepath.Join(s.o.dir, fmt.Sprintf("broker%d", i+1)),
+		"cluster.brokers":  fmt.Sprint(s.o.brokers),
+		"shard.replicas":   fmt.Sprint(min(3, s.o.brokers)),
+		"etcd.endpoints":   "in-process",
+		"store.url":        fmt.Sprintf("minio://thermocline:%s@%s/%s/cluster", s.secret, s.s3.Addr(), s.s3.Bucket()),
+		"wal.max.bytes":    "512MiB",
+		"wal.file.bytes":   "32MiB",
+		"tail.cache.bytes": "64MiB",
+		"cold.cache.bytes": "64MiB",
+	}
+	extra, err := parseConfigs(s.o.settings)
+	if err != nil {
+		return config.Config{}, err
+	}
+	for k, v := range extra {
+		set[k] = *v
+	}
+	return config.Load("", func(string) (string, bool) { return "", false }, set)
+}
+
+func freeLoopback() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// devSecret is drawn once for each data directory and readable by its owner
+// only, so that other users of the machine cannot read the bucket.
+func devSecret(path string) (string, error) {
+	if raw, err := os.ReadFile(path); err == nil && len(raw) > 0 {
+		return strings.TrimSpace(string(raw)), nil
+	}
+	secret := rand.Text()
+	return secret, os.WriteFile(path, []byte(secret+"\n"), 0o600)
+}
+
+func (s *devStack) ready() error {
+	if len(s.brokers) < s.o.brokers {
+		return errors.New("starting")
+	}
+	for _, b := range s.brokers {
+		if err := b.Ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *devStack) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := s.ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the brokers did not become ready: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *devStack) status() any {
+	var all []broker.Status
+	for _, b := range s.brokers {
+		all = append(all, b.Status())
+	}
+	return all
+}
+
+func (s *devStack) welcome(out io.Writer, took time.Duration) {
+	var addrs []string
+	for _, b := range s.brokers {
+		addrs = append(addrs, b.KafkaAddr())
+	}
+	fmt.Fprintf(out, `Thermocline is ready (%v).
+
+  Kafka     %s
+  S3 store  %s (bucket %s, access key thermocline, secret in %s)
+  metrics   http://%s/metrics, /readyz, /status, /debug/pprof
+  data      %s
+
+Try:
+  thermocline topic create hello --partitions 3
+  seq 1000 | thermocline produce hello
+  thermocline consume hello --until-end
+  thermocline topic roll hello --wait
+
+Ctrl-C stops it; the data stays.
+`, took.Round(time.Millisecond), strings.Join(addrs, ","), s.s3.Endpoint(), s.s3.Bucket(), filepath.Join(s.o.dir, "s3-secret"), s.admin.Addr(), s.o.dir)
+}
+
+// close stops everything in the reverse order of the start. Brokers go
+// together, since the last one has nobody to hand its leadership to.
+func (s *devStack) close() error {
+	var errs []error
+	results := make(chan error, len(s.brokers))
+	for _, b := range s.brokers {
+		go func() { results <- b.Close() }()
+	}
+	for range s.brokers {
+		errs = append(errs, <-results)
+	}
+	for _, o := range s.objects {
+		errs = append(errs, o.Close())
+	}
+	if s.admin != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		errs = append(errs, s.admin.Close(ctx))
+	}
+	if s.s3 != nil {
+		errs = append(errs, s.s3.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.etcd != nil {
+		errs = append(errs, s.etcd.Close())
+	}
+	return errors.Join(errs...)
+}
