@@ -256,6 +256,8 @@ func (c *Core) takeHard(ia *inflightAppend, a *wal.Append) {
 		return
 	}
 	a.NoSync = !c.voteChanged()
+	// Never beyond what is durable: the log may refuse the entries between.
+	c.stash.Commit = max(c.lastHard.Commit, min(c.stash.Commit, c.st.last()))
 	a.Hard, ia.hard = c.stash, c.stash
 	c.lastHard, c.stash = *c.stash, nil
 }

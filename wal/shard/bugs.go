@@ -30,13 +30,14 @@ type Bugs struct {
 	ReadWithoutQuorum bool
 	// KeepProposedOnDrop goes on from the running state after a dropped proposal.
 	KeepProposedOnDrop bool
-	// KeepProposedOnTerm keeps the running state of an earlier leadership.
-	KeepProposedOnTerm bool
 	// TrimBeforeTiered trims up to the snapshot, also what is not in the store.
 	TrimBeforeTiered bool
 	// TrimLateTiered trims by what is tiered when the snapshot has been
 	// written, not by what the snapshot itself knows to be tiered.
 	TrimLateTiered bool
+	// PointerBeforeFile sends a snapshot's pointer to the log before its file
+	// is written.
+	PointerBeforeFile bool
 	// StreamWithoutEntries sends a snapshot without the untiered raw entries.
 	StreamWithoutEntries bool
 	// AckSnapshotEarly acknowledges a received snapshot before it is durable.

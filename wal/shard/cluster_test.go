@@ -238,7 +238,9 @@ func (c *testCluster) deliver(m *transport.Message) {
 			from.core.SnapshotSent(ReplicaID(m.To), errors.New("lost"))
 			return
 		}
-		sink := StreamSink{FS: to.fs, Dir: "d", File: to.core.NextSnapshotFile(in.Raft.GetSnapshot().GetMetadata().GetIndex()), Shard: testShard, Buffers: c.bufs, Submit: to.log.write}
+		file, err := to.core.BeginReceive(in.Raft.GetSnapshot().GetMetadata().GetIndex())
+		c.must(err)
+		sink := StreamSink{FS: to.fs, Dir: "d", File: file, Shard: testShard, Buffers: c.bufs, Submit: to.log.write}
 		rs, err := sink.Receive(&buf)
 		c.must(err)
 		rs.Done = func(err error) { from.core.SnapshotSent(ReplicaID(m.To), err) }

@@ -402,9 +402,7 @@ func (c *Core) changeRole(ss *raft.SoftState) {
 		if c.o.Bugs.HWFromOwnLog {
 			c.hw = c.ownBound()
 		}
-		if !c.o.Bugs.KeepProposedOnTerm {
-			c.sm.ResetProposed()
-		}
+		c.sm.ResetProposed()
 	}
 }
 
@@ -416,9 +414,7 @@ func (c *Core) stepDown() {
 	c.transferring = false
 	c.draining = false
 	c.failReads(ErrNotLeader)
-	if !c.o.Bugs.KeepProposedOnTerm {
-		c.sm.ResetProposed()
-	}
+	c.sm.ResetProposed()
 }
 
 // fail takes the replica out of service: it neither ticks nor sends nor

@@ -657,9 +657,16 @@ func (r *Runner) Receive(in *transport.Inbound) {
 func (r *Runner) ReceiveSnapshot(in *transport.Inbound, stream io.Reader) error {
 	r.stream.Lock()
 	defer r.stream.Unlock()
-	name := make(chan string, 1)
+	type begun struct {
+		file string
+		err  error
+	}
+	begin := make(chan begun, 1)
 	index := in.Raft.GetSnapshot().GetMetadata().GetIndex()
-	if !r.post(func() { name <- r.core.NextSnapshotFile(index) }) {
+	if !r.post(func() {
+		file, err := r.core.BeginReceive(index)
+		begin <- begun{file, err}
+	}) {
 		return ErrStopped
 	}
 	sink := StreamSink{
@@ -667,7 +674,11 @@ func (r *Runner) ReceiveSnapshot(in *transport.Inbound, stream io.Reader) error 
 		Submit: r.submitAndWait, CheckPayload: r.c.Core.CheckPayload,
 	}
 	select {
-	case sink.File = <-name:
+	case b := <-begin:
+		if b.err != nil {
+			return b.err
+		}
+		sink.File = b.file
 	case <-r.done:
 		return ErrStopped
 	}

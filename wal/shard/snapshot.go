@@ -118,8 +118,21 @@ func SnapshotName(id wal.ShardID, index, seq uint64) string {
 	return fmt.Sprintf("shard-%08x-%016x-%04x.snap", uint32(id), index, seq)
 }
 
-// NextSnapshotFile names the file of a snapshot about to be received.
-func (c *Core) NextSnapshotFile(index uint64) string {
+// BeginReceive names the file of a snapshot about to be received. It refuses
+// while another is being installed: the staged entries of a second stream would
+// take the place of the first one's before its pointer is durable. A driver
+// takes in one stream at a time, from BeginReceive to the call of Done.
+func (c *Core) BeginReceive(index uint64) (string, error) {
+	if c.failed != nil {
+		return "", ErrStopped
+	}
+	if c.received != nil {
+		return "", ErrBusy
+	}
+	return c.nextFile(index), nil
+}
+
+func (c *Core) nextFile(index uint64) string {
 	c.fileSeq++
 	return SnapshotName(c.o.Shard, index, c.fileSeq)
 }
@@ -157,11 +170,14 @@ func (c *Core) decideSnapshot() {
 	}
 	c.requested = false
 	c.task = &SnapshotTask{
-		File:  c.NextSnapshotFile(c.applied),
+		File:  c.nextFile(c.applied),
 		Meta:  SnapshotMeta{Shard: c.o.Shard, Index: c.applied, Term: term, HW: c.hw, ConfState: c.ConfState()},
 		Image: img, Trimmed: max(trim, c.st.trimmed),
 	}
 	c.out.Snapshot = c.task
+	if c.o.Bugs.PointerBeforeFile {
+		c.SnapshotWritten(c.task, nil)
+	}
 }
 
 // SnapshotWritten says that the task's file is durable: only now its pointer

@@ -130,7 +130,7 @@ func (s *streamSource) writeEntry(w io.Writer, e *raftpb.Entry) error {
 type StreamSink struct {
 	FS      vfs.FS
 	Dir     string
-	File    string // as NextSnapshotFile named it
+	File    string // as BeginReceive named it
 	Shard   wal.ShardID
 	Buffers *Buffers
 	// Submit hands a staged append to the log and returns once it is written
