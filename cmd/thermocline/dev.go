@@ -142,7 +142,7 @@ type devStack struct {
 func (s *devStack) start(ctx context.Context) error {
 	var err error
 	s.failed = make(chan error, 1)
-	if s.etcd, err = etcd.Start(ctx, etcd.Config{DataDir: filepath.Join(s.o.dir, "etcd"), Logger: s.log}); err != nil {
+	if s.etcd, err = etcd.Start(ctx, etcd.Config{DataDir: filepath.Join(s.o.dir, "etcd"), Logger: onlyErrors(s.log)}); err != nil {
 		return err
 	}
 	if err = s.etcd.WaitReady(ctx); err != nil {

@@ -90,6 +90,8 @@ var table = []Def{
 		Doc: "Jitter of segment.ms."},
 	{Name: "segment.ms", Type: Long, Default: "604800000", Broker: "log.roll.ms", Handling: Stored, Why: whySegments, Min: 1, Max: anyLong,
 		Doc: "Age at which a segment file is rolled."},
+	{Name: "thermocline.roll", Type: Long, Default: "0", Handling: Honoured, Max: anyLong,
+		Doc: "A change of this number makes the brokers seal, upload and trim the topic at once (thermocline topic roll). Not one of Kafka's."},
 	{Name: "unclean.leader.election.enable", Type: Bool, Default: "false", Broker: "unclean.leader.election.enable", Handling: Refused, Why: "leaders are elected by Raft, never uncleanly",
 		Doc: "Whether a replica that misses acked records may become leader."},
 }
