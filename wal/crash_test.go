@@ -10,7 +10,7 @@ import (
 	"thermocline/wal/vfs"
 )
 
-var crashSeeds = flag.Int("crash.seeds", 8, "scripts that the crash tests run")
+var crashSeeds = flag.Int("crash.seeds", 4, "scripts that the crash tests run")
 
 // crashEverywhere runs a script and crashes it before every operation that
 // changes the disk, with several outcomes each: every acked append is there,

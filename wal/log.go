@@ -61,6 +61,7 @@ type plan struct {
 	size int64 // of its records
 	meta int64 // of that in the group's scratch buffer
 	data int64 // bytes of entries with payload
+	live int64 // live bytes in the log before it
 }
 
 // Err returns why the log is out of service, or nil.
@@ -145,7 +146,7 @@ func answer(appends []*Append, err error) {
 // group, and returns how many it took or answered. When it is none, err says why
 // the first was refused, or room what it needs.
 func (l *Log) fill(appends []*Append) (n int, room int64, err error) {
-	l.planned = plan{}
+	l.planned = plan{live: l.liveBytes()}
 	l.batch = l.batch[:0]
 	available := int64(0)
 	if l.active != nil {

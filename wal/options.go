@@ -131,6 +131,7 @@ type CorruptionError struct {
 	Expected, Found string
 }
 
+// Error says where the damage is, and what was expected and found.
 func (e *CorruptionError) Error() string {
 	return fmt.Sprintf("wal: corruption in %s at offset %d: expected %s, found %s", e.File, e.Offset, e.Expected, e.Found)
 }

@@ -28,6 +28,7 @@ const (
 
 var kindNames = [...]string{"create", "open", "remove", "rename", "list", "mkdir", "syncdir", "read", "write", "sync", "truncate"}
 
+// String names the kind.
 func (k Kind) String() string { return kindNames[k] }
 
 // Changes tells whether the kind changes anything on the disk.
@@ -68,6 +69,7 @@ type Flip struct {
 	Bit uint8
 }
 
+// Error is Err's.
 func (f *Fault) Error() string {
 	if f.Err == nil {
 		return "vfs: fault without an error"
@@ -75,6 +77,7 @@ func (f *Fault) Error() string {
 	return f.Err.Error()
 }
 
+// Unwrap returns Err.
 func (f *Fault) Unwrap() error { return f.Err }
 
 // Faulty passes operations on to another file system and makes chosen ones
