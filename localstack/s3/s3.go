@@ -90,21 +90,10 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if !running.CompareAndSwap(false, true) {
 		return nil, ErrRunning
 	}
-	s, err := start(ctx, c)
+	c, files, err := prepareFiles(c)
 	if err != nil {
 		running.Store(false)
-	}
-	return s, err
-}
-
-func start(ctx context.Context, c Config) (*Server, error) {
-	c, err := prepare(c)
-	if err != nil {
 		return nil, err
-	}
-	files, err := posix.New(c.Dir, meta.XattrMeta{}, posix.PosixOpts{CopyObjectThreshold: copyBytesMax, ValidateBucketNames: true})
-	if err != nil {
-		return nil, fmt.Errorf("s3 server: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Server{c: c, cancel: cancel, done: make(chan struct{})}
@@ -126,6 +115,18 @@ func start(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+func prepareFiles(c Config) (Config, *posix.Posix, error) {
+	c, err := prepare(c)
+	if err != nil {
+		return c, nil, err
+	}
+	files, err := posix.New(c.Dir, meta.XattrMeta{}, posix.PosixOpts{CopyObjectThreshold: copyBytesMax, ValidateBucketNames: true})
+	if err != nil {
+		return c, nil, fmt.Errorf("s3 server: %w", err)
+	}
+	return c, files, nil
 }
 
 // prepare fills what is unset and makes the directory and the bucket, which is
