@@ -371,7 +371,7 @@ func (b *Broker) Close() error {
 		errs = append(errs, b.peers.Close())
 	}
 	if b.tier != nil {
-		errs = append(errs, b.tier.close())
+		b.tier.close()
 	}
 	if b.writer != nil {
 		errs = append(errs, b.writer.Close())

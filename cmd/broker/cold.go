@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 
 	"thermocline/cmd/config"
@@ -11,25 +9,21 @@ import (
 	"thermocline/tiering/object"
 )
 
-type coldReader struct{}
-
-func newColdReader(object.Store, string, *config.Config, *slog.Logger) coldReader {
-	return coldReader{}
+// newColdReader makes the reader of what is in the store. It has a client,
+// workers and memory of its own, so that it cannot slow a producer.
+func newColdReader(store object.Store, cluster string, c *config.Config, log *slog.Logger) *index.Reader {
+	return index.NewReader(store, index.Options{
+		Cluster: cluster, DataBytes: int64(c.ColdCacheBytes), ReadAheadMax: int64(c.ColdReadAhead),
+		Connections: c.ColdConns, Logger: log,
+	})
 }
 
-var errNoCold = errors.New("no cold reader yet")
-
-func (coldReader) Read(context.Context, index.ReadRequest) (*index.Data, error) {
-	return nil, errNoCold
+// learned hands a segment's directory, which was just built here, to the
+// reader, so that it need not be read back.
+func (t *tier) learned(log *slog.Logger) func(format.SegmentRow, []byte) {
+	return func(row format.SegmentRow, tail []byte) {
+		if err := t.reader.Learn(row, tail); err != nil {
+			log.Warn("the reader refused the directory of a segment built here", "segment", row.Key, "error", err)
+		}
+	}
 }
-func (coldReader) OffsetForTime(context.Context, index.Partition, int64, int64) (index.Found, bool, error) {
-	return index.Found{}, false, errNoCold
-}
-func (coldReader) MaxTimestamp(context.Context, index.Partition, int64) (index.Found, bool, error) {
-	return index.Found{}, false, errNoCold
-}
-func (coldReader) EpochEnd(context.Context, index.Partition, int32) (int32, int64, bool, error) {
-	return 0, 0, false, errNoCold
-}
-func (coldReader) Committed(uint32) func(format.SegmentRow, []byte) { return nil }
-func (coldReader) Close() error                                     { return nil }

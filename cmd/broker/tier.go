@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"thermocline/index"
 	"thermocline/ingest/partition"
 	"thermocline/metadata"
 	"thermocline/tiering"
@@ -27,7 +28,7 @@ type tier struct {
 	store   object.Store
 	memory  *tiering.Memory
 	temp    string
-	reader  coldReader
+	reader  *index.Reader
 
 	mu      sync.Mutex
 	sealers map[metadata.ShardID]*tiering.Sealer
@@ -51,7 +52,7 @@ func (b *Broker) startTier(clusterID string, cold object.Store) error {
 	return nil
 }
 
-func (t *tier) close() error { return t.reader.Close() }
+func (t *tier) close() { t.reader.Close() }
 
 // sealer is the shard's sealer while it is led here.
 func (t *tier) sealer(id metadata.ShardID) (*tiering.Sealer, bool) {
@@ -98,7 +99,7 @@ func (b *Broker) sealTerm(ctx context.Context, o *owned, term uint64, changed <-
 		Cluster: b.tier.cluster, Shard: uint32(o.id), Term: term,
 		Source: source{o, b.writer}, Committer: committer{o}, Store: b.tier.store,
 		SegmentBytes: int64(b.cfg.SegmentBytes), SegmentAge: b.cfg.SegmentMaxAge,
-		Memory: b.tier.memory, TempDir: b.tier.temp, Committed: b.tier.reader.Committed(uint32(o.id)), Logger: log,
+		Memory: b.tier.memory, TempDir: b.tier.temp, Committed: b.tier.learned(log), Logger: log,
 	})
 	if err != nil {
 		b.fail(err) // the options are wrong, and will be for every shard
