@@ -1,0 +1,29 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Build builds the thermocline binary into dir and returns its path.
+func Build(dir string) (string, error) {
+	binary := filepath.Join(dir, "thermocline")
+	cmd := exec.Command("go", "build", "-o", binary, "thermocline/cmd/thermocline")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("faults: building thermocline: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// CLI runs one thermocline command and returns what it printed.
+func CLI(ctx context.Context, binary string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("faults: thermocline %v: %w\n%s", args, err, out)
+	}
+	return string(out), nil
+}
