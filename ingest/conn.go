@@ -27,6 +27,7 @@ type conn struct {
 	queue     chan *request
 	async     chan struct{} // slots
 	held      heldBytes
+	bufs      net.Buffers // the writer's scratch
 	muted     atomic.Int64 // unix nanoseconds until which nothing is read
 	failure   sync.Once
 	// fetchTurn rotates the partitions of fetches without a session.
@@ -286,57 +287,111 @@ func (c *conn) goAsync(r *request, fn func()) {
 
 // writeLoop sends answers in order until the queue is closed and empty, or the
 // connection fails; then it closes the socket and disposes of what is left.
+// Answers that are ready at the same time leave with one system call.
 func (c *conn) writeLoop() {
 	defer c.srv.forget(c)
 	var broken bool
-	for r := range c.queue {
-		<-r.done
-		if !broken && (r.abort != nil || c.write(r) != nil) {
-			if r.abort != nil {
-				c.fail(fmt.Errorf("%s: %w", r.api.name, r.abort))
+	var ready []*request
+	var next *request // taken from the queue, and not ready when it was looked at
+	for {
+		if next == nil {
+			var ok bool
+			if next, ok = <-c.queue; !ok {
+				break
 			}
-			broken = true
-			c.nc.Close() // ends the reader; later requests are only disposed of
 		}
-		r.dispose()
+		<-next.done
+		ready, next = c.gather(append(ready[:0], next))
+		if !broken {
+			if err := c.write(ready); err != nil {
+				c.fail(err)
+				broken = true
+				c.nc.Close() // ends the reader; later requests are only disposed of
+			}
+		}
+		for i, r := range ready {
+			r.dispose()
+			ready[i] = nil
+		}
 	}
 	c.cancel()
 	c.nc.Close()
 }
 
-// write sends one answer.
-func (c *conn) write(r *request) error {
+// gather adds the answers that are ready without waiting, and returns the
+// first one that is not.
+func (c *conn) gather(ready []*request) ([]*request, *request) {
+	for len(ready) < maxGathered {
+		select {
+		case r, ok := <-c.queue:
+			if !ok {
+				return ready, nil
+			}
+			select {
+			case <-r.done:
+				ready = append(ready, r)
+			default:
+				return ready, r
+			}
+		default:
+			return ready, nil
+		}
+	}
+	return ready, nil
+}
+
+// write sends answers, up to the first that closes the connection instead.
+func (c *conn) write(ready []*request) error {
+	bufs := c.bufs[:0]
+	var aborted error
+	size := 0
+	for i, r := range ready {
+		if r.abort != nil {
+			ready, aborted = ready[:i], fmt.Errorf("%s: %w", r.api.name, r.abort)
+			break
+		}
+		if r.lazy != nil {
+			r.encode(r.lazy())
+			c.held.add(len(*r.head))
+		}
+		if r.silent {
+			continue
+		}
+		bufs = append(bufs, *r.head)
+		bufs = append(bufs, r.rest...)
+		size += len(*r.head) + r.restSize
+		if r.throttle > 0 { // before the answer leaves, so that it holds for the next request
+			c.muted.Store(time.Now().Add(r.throttle).UnixNano())
+		}
+	}
+	c.bufs = bufs // keeps what has grown; WriteTo consumes the copy
+	if size > 0 {
+		err := c.nc.SetWriteDeadline(time.Now().Add(writeWait + time.Duration(size/writeRate)*time.Second))
+		if err == nil && len(bufs) == 1 {
+			_, err = c.nc.Write(bufs[0])
+		} else if err == nil {
+			_, err = bufs.WriteTo(c.nc)
+		}
+		if err != nil {
+			return fmt.Errorf("answers of %d bytes: %w", size, err)
+		}
+	}
+	for _, r := range ready {
+		c.count(r)
+	}
+	return aborted
+}
+
+// count adds an answered request to the statistics.
+func (c *conn) count(r *request) {
 	k := &c.srv.stats.keys[r.api.key]
 	k.requests.Add(1)
 	k.bytesIn.Add(int64(r.size) + 4)
-	if r.lazy != nil {
-		r.encode(r.lazy())
-		c.held.add(len(*r.head))
+	if r.head != nil {
+		k.bytesOut.Add(int64(len(*r.head) + r.restSize))
 	}
 	if r.failed {
 		k.errors.Add(1)
 	}
-	if r.silent {
-		k.observe(c.srv.now().Sub(r.received))
-		return nil
-	}
-	if r.throttle > 0 { // before the answer leaves, so that it holds for the next request
-		c.muted.Store(time.Now().Add(r.throttle).UnixNano())
-	}
-	n := len(*r.head) + r.restSize
-	err := c.nc.SetWriteDeadline(time.Now().Add(writeWait + time.Duration(n/writeRate)*time.Second))
-	if err == nil && len(r.rest) == 0 {
-		_, err = c.nc.Write(*r.head)
-	} else if err == nil {
-		bufs := append(make(net.Buffers, 0, len(r.rest)+1), *r.head)
-		bufs = append(bufs, r.rest...)
-		_, err = bufs.WriteTo(c.nc)
-	}
-	if err != nil {
-		c.fail(fmt.Errorf("answer of %d bytes: %w", n, err))
-		return err
-	}
-	k.bytesOut.Add(int64(n))
 	k.observe(c.srv.now().Sub(r.received))
-	return nil
 }

@@ -22,6 +22,8 @@ const (
 	// maxPipelined is how many requests of one connection may be unanswered.
 	// Clients send 5 (Java) to about 100; further ones wait in the socket.
 	maxPipelined = 128
+	// maxGathered is how many answers leave with one system call at most.
+	maxGathered = 32
 	// maxAsync is how many requests of one connection may wait on goroutines
 	// of their own (long polls, metadata writes).
 	maxAsync = 16
