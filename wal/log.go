@@ -165,6 +165,9 @@ func (l *Log) fill(appends []*Append) (n int, room int64, err error) {
 		if !s.inGroup {
 			s.plannedLast, s.plannedHard = s.lastIndex(), s.hard
 		}
+		if len(l.batch) > 0 && l.planned.size+s.hardSize() > available {
+			return i, 0, nil // no room even for a hard state that rides along
+		}
 		if !s.inGroup && l.takeLazily(s, a) {
 			continue
 		}
@@ -374,6 +377,9 @@ func (l *Log) write(flags uint8) error {
 	pieces := l.g.finish(flags, l.end)
 	f := l.active
 	total := roundUp(l.g.off+l.g.size) - l.g.off
+	if l.g.off+total > f.length {
+		return l.fail("group", fmt.Errorf("expected to end within %d bytes of %s, found %d", f.length, f.name, l.g.off+total))
+	}
 	if n, err := f.file.WriteAtv(pieces, l.g.off); err != nil {
 		return l.fail(fmt.Sprintf("write of %s at %d: expected %d bytes, found %d", f.name, l.g.off, total, n), err)
 	} else if int64(n) != total {

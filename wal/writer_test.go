@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -262,6 +263,42 @@ func TestNoSyncWaitsForEarlier(t *testing.T) {
 	commit(t, l, &Append{Shard: 1, NoSync: true, Hard: &HardState{Term: 2, Vote: 7, Commit: 1}})
 	if l.Stats().Groups != groups+1 {
 		t.Error("a vote was not written")
+	}
+}
+
+// TestHardStatesRideAlongWithinTheFile: hard states that wait for the next group
+// never make it longer than the file.
+func TestHardStatesRideAlongWithinTheFile(t *testing.T) {
+	mem := vfs.NewMem(1)
+	l, _ := open(t, mem, smallFiles)
+	const shards = 20
+	var setup []*Append
+	for s := ShardID(1); s <= shards; s++ {
+		setup = append(setup, &Append{Shard: s, Hard: &HardState{Term: 1}})
+	}
+	commit(t, l, setup...)
+	for i := uint64(1); i <= 60; i++ {
+		// Fills the file to within a few hard states.
+		size := l.active.room() - 2*groupHeaderLen - 100
+		if size < 1000 {
+			size = 1000
+		}
+		group := []*Append{{Shard: 99, Entries: []Entry{entry(i, 1, strings.Repeat("f", int(size)))}}}
+		for s := ShardID(1); s <= shards; s++ {
+			group = append(group, &Append{Shard: s, NoSync: true, Hard: &HardState{Term: 1, Commit: i}})
+		}
+		commit(t, l, group...)
+		commit(t, l, &Append{Shard: 99, Snapshot: &SnapshotPointer{Index: i, Term: 1, Trimmed: i, TrimmedTerm: 1}})
+		l2, got, err := Open(mem.Crash(i), "wal", smallFiles)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l2.closeFiles(); err != nil {
+			t.Fatal(err)
+		}
+		if got[shards].Hard.Commit < i-1 {
+			t.Fatalf("commit %d of %d", got[shards].Hard.Commit, i)
+		}
 	}
 }
 
