@@ -55,6 +55,8 @@ type fetchOp struct {
 	planned   int  // bytes of results, those that cold reads have brought included
 	urgent    bool // an error, or something else that the client must know at once
 	coldUnder int  // cold reads under way
+	coldShort bool // a cold read could not be started
+	unwatched int  // partitions that cannot be subscribed to
 	firstData int  // position of the first partition with data, -1
 
 	cold   map[*fetchPart]*coldRead
@@ -95,7 +97,7 @@ func (op *fetchOp) begin() error {
 			return err
 		}
 		if err := session.continueWith(req, op.parts); err != nil {
-			<-session.turn
+			s.sessions.done(session)
 			return err
 		}
 		s.sessions.resize(session)
@@ -122,30 +124,65 @@ func (op *fetchOp) begin() error {
 
 // await looks until there is enough, something urgent, or no time left.
 func (op *fetchOp) await() {
+	if w := op.watch(); w != nil {
+		if op.session.quiet && !op.session.fired() {
+			op.firstData = -1
+			if !op.enough() {
+				op.waitOn(w, false)
+			}
+			return
+		}
+		op.waitOn(w, true)
+		return
+	}
 	op.look()
 	if op.enough() {
 		return
 	}
-	waiter := partition.NewWaiter()
-	defer waiter.Close()
-	if !op.subscribe(waiter) {
-		return
+	w := partition.NewWaiter()
+	defer w.Close()
+	if op.subscribe(w) {
+		op.waitOn(w, true) // with a look, since the subscription began after the last one
 	}
+}
+
+// watch returns the waiter of a session, subscribed to all its partitions; nil
+// without a session, or when a partition cannot be watched.
+func (op *fetchOp) watch() *partition.Waiter {
+	s := op.session
+	if s == nil {
+		return nil
+	}
+	if !s.watched {
+		s.unwatch()
+		s.waiter = partition.NewWaiter()
+		if s.watched = op.subscribe(s.waiter) && op.unwatched == 0; !s.watched {
+			s.unwatch()
+			return nil
+		}
+	}
+	return s.waiter
+}
+
+// waitOn looks each time that w or a cold read wakes it.
+func (op *fetchOp) waitOn(w *partition.Waiter, look bool) {
 	timer := time.NewTimer(time.Until(op.deadline))
 	defer timer.Stop()
 	grace := false
-	for {
-		waiter.Rearm()
-		op.look() // again, since the subscription began after the last look
-		if op.enough() {
-			return
+	for ; ; look = true {
+		if look {
+			w.Rearm()
+			op.look()
+			if op.enough() {
+				return
+			}
 		}
 		if op.coldUnder > 0 && !grace && (op.satisfied() || !time.Now().Before(op.deadline)) {
 			grace = true
 			timer.Reset(coldGrace)
 		}
 		select {
-		case <-waiter.C():
+		case <-w.C():
 		case <-op.wake:
 		case <-timer.C:
 			if grace || op.coldUnder == 0 {
@@ -177,13 +214,17 @@ func (op *fetchOp) signal() {
 // subscribe asks every replica concerned to wake this fetch; false when one
 // has no room for it.
 func (op *fetchOp) subscribe(w *partition.Waiter) bool {
+	op.unwatched = 0
 	for _, p := range op.parts {
 		row, err := op.srv.topic(p.topic, p.topicID, op.req.Version >= firstFetchIDs)
 		if err != nil {
+			op.unwatched++
 			continue
 		}
 		t, err := op.srv.locate(row, p.partition)
-		if err == nil && !t.replica.State().Subscribe(w, t.key) {
+		if err != nil {
+			op.unwatched++
+		} else if !t.replica.State().Subscribe(w, t.key) {
 			return false
 		}
 	}
@@ -250,7 +291,7 @@ func (op *fetchOp) reply(a *fetchAnswer) {
 	*head = first
 	s.stats.recordBytesOut.Add(int64(e.stored))
 	if op.session != nil {
-		<-op.session.turn
+		s.sessions.done(op.session)
 	}
 	op.r.finishRaw(head, rest, size, op.release)
 }

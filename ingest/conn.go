@@ -27,7 +27,7 @@ type conn struct {
 	queue     chan *request
 	async     chan struct{} // slots
 	held      heldBytes
-	bufs      net.Buffers // the writer's scratch
+	bufs      net.Buffers  // the writer's scratch
 	muted     atomic.Int64 // unix nanoseconds until which nothing is read
 	failure   sync.Once
 	// fetchTurn rotates the partitions of fetches without a session.

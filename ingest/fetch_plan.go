@@ -30,7 +30,7 @@ type payloadHold struct {
 // each what to answer. It reads no stored bytes. Cold reads that an earlier
 // look has started are taken over.
 func (op *fetchOp) look() {
-	op.results, op.planned, op.urgent, op.coldUnder, op.firstData = op.results[:0], 0, false, 0, -1
+	op.results, op.planned, op.urgent, op.coldUnder, op.coldShort, op.firstData = op.results[:0], 0, false, 0, false, -1
 	remaining, reserved := op.maxBytes, false
 	var scratch fetched
 	for n := range op.parts {
@@ -60,6 +60,9 @@ func (op *fetchOp) look() {
 			kept := scratch
 			op.results = append(op.results, &kept)
 		}
+	}
+	if op.session != nil {
+		op.session.quiet = op.planned == 0 && !op.urgent && op.coldUnder == 0 && !op.coldShort
 	}
 }
 
@@ -228,6 +231,7 @@ func (op *fetchOp) fromStore(f *fetched, maxBytes int, minOne bool) error {
 	c := op.cold[f.part]
 	if c == nil {
 		if len(op.cold) >= maxColdPerFetch || maxBytes == 0 && !minOne {
+			op.coldShort = true
 			return nil
 		}
 		c = op.srv.startCold(index.ReadRequest{
@@ -235,6 +239,7 @@ func (op *fetchOp) fromStore(f *fetched, maxBytes int, minOne bool) error {
 			MaxBytes: maxBytes, MinOne: minOne, UpTo: min(f.where.upTo, f.where.view.TieredEnd),
 		}, op.signal)
 		if c == nil {
+			op.coldShort = true
 			return nil
 		}
 		if op.cold == nil {

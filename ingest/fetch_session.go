@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"thermocline/ingest/partition"
 	"thermocline/metadata"
 )
 
@@ -59,6 +60,11 @@ type fetchSession struct {
 	parts map[partKey]*fetchPart
 	order []*fetchPart
 	start int // where the next answer begins to look, for fairness
+	// waiter is subscribed to all partitions if watched. quiet: the last look
+	// found nothing to tell and nothing to wait for but the waiter, so that the
+	// next long poll needs no look of its own: idle partitions cost nothing.
+	waiter         *partition.Waiter
+	watched, quiet bool
 
 	// Guarded by the cache's lock.
 	used   time.Time
@@ -134,6 +140,22 @@ func (c *sessionCache) drop(s *fetchSession) {
 	delete(c.m, s.id)
 	c.parts -= s.size
 	s.closed = true
+	select {
+	case s.turn <- struct{}{}:
+		s.unwatch()
+		<-s.turn
+	default: // who has the turn does it in done
+	}
+}
+
+// done ends a request's turn.
+func (c *sessionCache) done(s *fetchSession) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.closed {
+		s.unwatch()
+	}
+	<-s.turn
 }
 
 // close removes a session, if there is one of that id.
@@ -158,10 +180,17 @@ func (c *sessionCache) use(ctx context.Context, id int32, now time.Time) (*fetch
 	}
 	select {
 	case s.turn <- struct{}{}:
-		return s, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	c.mu.Lock()
+	closed := s.closed
+	c.mu.Unlock()
+	if closed {
+		c.done(s)
+		return nil, kerr.FetchSessionIDNotFound
+	}
+	return s, nil
 }
 
 // resize accounts for a session's partitions after a change.
@@ -176,13 +205,33 @@ func (c *sessionCache) resize(s *fetchSession) {
 
 // put adds a partition or changes what is asked of it.
 func (s *fetchSession) put(p *fetchPart) {
+	s.quiet = false
 	old := s.parts[p.key()]
 	if old == nil {
+		s.watched = false
 		s.parts[p.key()] = p
 		s.order = append(s.order, p)
 		return
 	}
 	old.offset, old.maxBytes, old.leaderEpoch, old.lastEpoch = p.offset, p.maxBytes, p.leaderEpoch, p.lastEpoch
+}
+
+// unwatch ends the session's subscriptions.
+func (s *fetchSession) unwatch() {
+	if s.waiter != nil {
+		s.waiter.Close()
+	}
+	s.waiter, s.watched, s.quiet = nil, false, false
+}
+
+// fired tells whether anything has changed since the last look.
+func (s *fetchSession) fired() bool {
+	select {
+	case <-s.waiter.C():
+		return true
+	default:
+		return false
+	}
 }
 
 // forget removes partitions.
@@ -197,6 +246,7 @@ func (s *fetchSession) forget(keys []partKey) {
 	if len(gone) == 0 {
 		return
 	}
+	s.watched, s.quiet = false, false
 	kept := s.order[:0]
 	for _, p := range s.order {
 		if !gone[p] {

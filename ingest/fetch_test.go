@@ -437,3 +437,72 @@ func TestColdFetchKeepsItsDownload(t *testing.T) {
 		t.Errorf("store away: error %d", p.ErrorCode)
 	}
 }
+
+// TestQuietSession: while nothing changes, the long polls of a session do not
+// look at its partitions; a change wakes them all the same.
+func TestQuietSession(t *testing.T) {
+	s := startServer(t, newFakeCluster(2), nil)
+	create(t, s, "quiet", 4, nil)
+	row := topicOf(t, s, "quiet")
+	w := dial(t, s.addr)
+	full := fetchRequest(12, row, 0, 0, 0, 0)
+	full.SessionEpoch = 0
+	id := ask[*kmsg.FetchResponse](w, full).SessionID
+	epoch := int32(0)
+	poll := func(wait int32) *kmsg.FetchRequest {
+		req := kmsg.NewPtrFetchRequest()
+		epoch++
+		req.Version, req.MinBytes, req.MaxBytes, req.SessionID, req.SessionEpoch, req.MaxWaitMillis = 12, 1, 1<<20, id, epoch, wait
+		return req
+	}
+	quiet := func() bool {
+		session, err := s.sessions.use(testContext(t), id, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.sessions.done(session)
+		return session.quiet && session.watched
+	}
+	for range 3 {
+		if resp := ask[*kmsg.FetchResponse](w, poll(1)); len(resp.Topics) != 0 {
+			t.Errorf("news of nothing: %+v", resp.Topics)
+		}
+		if !quiet() {
+			t.Error("the session is not quiet")
+		}
+	}
+	for p := range int32(4) {
+		req := poll(15_000)
+		w.send(req)
+		eventually(t, "poll is under way", func() bool { return s.waiting() == 1 })
+		fill(t, s, row, p, "x")
+		resp := w.receive(req, w.correlation).(*kmsg.FetchResponse)
+		found := false
+		for _, topic := range resp.Topics {
+			for _, part := range topic.Partitions {
+				found = found || part.Partition == p && len(part.RecordBatches) > 0
+			}
+		}
+		if !found {
+			t.Errorf("partition %d did not come: %+v", p, resp.Topics)
+		}
+		// Before the client has moved on, the data is still there.
+		if resp := ask[*kmsg.FetchResponse](w, poll(0)); len(resp.Topics) == 0 {
+			t.Error("data that was not consumed is gone")
+		}
+		req = poll(0)
+		req.Topics = fetchRequest(12, row, 0, 0, 0, 0).Topics
+		for i := range req.Topics[0].Partitions {
+			if int32(i) <= p {
+				req.Topics[0].Partitions[i].FetchOffset = 1
+			}
+		}
+		if resp := ask[*kmsg.FetchResponse](w, req); len(resp.Topics) != 0 {
+			t.Errorf("after moving on: %+v", resp.Topics)
+		}
+	}
+	s.sessions.close(id)
+	if _, err := s.sessions.use(testContext(t), id, time.Now()); err != kerr.FetchSessionIDNotFound {
+		t.Errorf("closed session: %v", err)
+	}
+}

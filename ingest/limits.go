@@ -49,8 +49,9 @@ const (
 
 	// maxFetchSessionPartitions bounds one session's memory.
 	maxFetchSessionPartitions = 200_000
-	// maxSessionPartitions bounds the memory of all sessions: about 150 bytes each.
-	maxSessionPartitions = 2_000_000
+	// maxSessionPartitions bounds the memory of all sessions, about 250 bytes
+	// each, below partition.MaxSubscriptions.
+	maxSessionPartitions = 500_000
 	// maxColdPerFetch is how many partitions of one request are read from the
 	// store at the same time.
 	maxColdPerFetch = 8
