@@ -5,8 +5,8 @@
 // All numbers are little endian; all checksums are CRC32C (Castagnoli). A
 // record batch inside a segment keeps Kafka's own format and its own CRC, which
 // covers everything but its base offset, length, leader epoch and magic: those
-// are covered by the data checksum in the footer, and by the order that
-// VerifyExtent demands of a piece's batches.
+// follow from the extent (VerifyExtent), and the data checksum in the footer
+// covers them too.
 //
 // # Object names
 //
@@ -36,8 +36,10 @@
 // 32 bytes; offsets, indexes and block positions are 64 bits wide.
 //
 // Extent, 32 B: one for each partition's run of bytes, and one more wherever
-// the next batch would make it longer than 1 MiB or has another leader epoch.
-// It is also a directory page's entry.
+// the next batch would make it longer than 1 MiB, has another leader epoch, or
+// does not begin at the offset after the last one: inside an extent offsets are
+// dense and the epoch is one, so that what a batch's CRC leaves out can be
+// verified. It is also a directory page's entry.
 //
 //	 0  4  partition reference
 //	 4  8  first offset

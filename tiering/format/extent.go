@@ -146,20 +146,20 @@ func appendEpochRuns(dst []byte, runs []EpochRun) []byte {
 }
 
 // VerifyExtent checks bytes read for an extent: whole batches and nothing else,
-// each with a right CRC, the first at the extent's first offset, each after the
-// one before, all of its epoch. It returns the offset after the last.
+// each with a right CRC, the first at the extent's first offset, each right
+// after the one before, all of its epoch. It returns the offset after the last.
 func VerifyExtent(e *Extent, epoch int32, data []byte) (next int64, err error) {
 	if len(data) != int(e.Length) {
 		return 0, corrupt("extent at %d: expected %d bytes, found %d", e.Position, e.Length, len(data))
 	}
 	next = e.FirstOffset
 	rest := data
-	for first := true; len(rest) > 0; first = false {
+	for len(rest) > 0 {
 		b, after, err := batch.Next(rest)
 		if err != nil {
 			return 0, corrupt("extent at %d, offset %d: %v", e.Position, next, err)
 		}
-		if base := b.BaseOffset(); base < next || first && base != next || b.LastOffsetDelta() < 0 {
+		if base := b.BaseOffset(); base != next || b.LastOffsetDelta() < 0 {
 			return 0, corrupt("extent at %d: expected offset %d, found %d", e.Position, next, base)
 		}
 		if b.LeaderEpoch() != epoch {

@@ -142,7 +142,9 @@ func (w *Writer) Add(b batch.Batch) error {
 }
 
 func (w *Writer) addExtent(b batch.Batch, pos int64) {
-	if n := len(w.dir) - 1; w.openPiece && w.dir[n].epoch == b.LeaderEpoch() && int64(w.dir[n].Length)+int64(len(b)) <= PieceBytes {
+	// Offsets are dense inside a piece, so that VerifyExtent can tell a damaged
+	// base offset, which the batch's own CRC does not cover, from a gap.
+	if n := len(w.dir) - 1; w.openPiece && b.BaseOffset() == w.next && w.dir[n].epoch == b.LeaderEpoch() && int64(w.dir[n].Length)+int64(len(b)) <= PieceBytes {
 		w.dir[n].Length += uint32(len(b))
 		w.dir[n].MaxTimestamp = max(w.dir[n].MaxTimestamp, batchTime(b))
 		return
