@@ -22,6 +22,7 @@ type Admin struct {
 	server   *http.Server
 	meters   *sdkmetric.MeterProvider
 	ended    chan struct{}
+	mux      *http.ServeMux
 }
 
 // Check tells whether something is well; the error says what is not.
@@ -41,8 +42,8 @@ func StartAdmin(addr string, ready Check, status func() any) (*Admin, error) {
 		l.Close()
 		return nil, err
 	}
-	a := &Admin{listener: l, meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), ended: make(chan struct{})}
-	a.server = &http.Server{Handler: adminHandler(registry, ready, status), ReadHeaderTimeout: 10 * time.Second}
+	a := &Admin{listener: l, meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), ended: make(chan struct{}), mux: adminMux(registry, ready, status)}
+	a.server = &http.Server{Handler: a.mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(a.ended)
 		_ = a.server.Serve(l) // returns when the listener is closed
@@ -50,7 +51,7 @@ func StartAdmin(addr string, ready Check, status func() any) (*Admin, error) {
 	return a, nil
 }
 
-func adminHandler(registry *prometheus.Registry, ready Check, status func() any) http.Handler {
+func adminMux(registry *prometheus.Registry, ready Check, status func() any) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })

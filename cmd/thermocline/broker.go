@@ -88,6 +88,7 @@ func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err erro
 	if err := admin.Export(b); err != nil {
 		return err
 	}
+	admin.Page("/tiering", func() any { return b.Tiering() })
 	log.Info("broker started", "kafka", b.KafkaAddr(), "http", admin.Addr(), "store", objects.Uploads.String())
 	select {
 	case <-ctx.Done():
