@@ -8,8 +8,14 @@ import (
 	"path/filepath"
 )
 
+// BinaryEnv names a binary to test instead of one built from this tree.
+const BinaryEnv = "THERMOCLINE_BINARY"
+
 // Build builds the thermocline binary into dir and returns its path.
 func Build(dir string) (string, error) {
+	if b := os.Getenv(BinaryEnv); b != "" {
+		return b, nil
+	}
 	binary := filepath.Join(dir, "thermocline")
 	cmd := exec.Command("go", "build", "-o", binary, "thermocline/cmd/thermocline")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
