@@ -27,9 +27,11 @@ type conn struct {
 	queue     chan *request
 	async     chan struct{} // slots
 	held      heldBytes
-	bufs      net.Buffers  // the writer's scratch
-	muted     atomic.Int64 // unix nanoseconds until which nothing is read
-	failure   sync.Once
+	// unanswered counts requests from their place in the queue to their answer.
+	unanswered atomic.Int32
+	bufs       net.Buffers  // the writer's scratch
+	muted      atomic.Int64 // unix nanoseconds until which nothing is read
+	failure    sync.Once
 	// fetchTurn rotates the partitions of fetches without a session.
 	fetchTurn atomic.Uint32
 }
@@ -98,7 +100,7 @@ func (c *conn) fail(err error) {
 func quiet(err error) bool {
 	var ne net.Error
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled) ||
-		errors.Is(err, errIdle) || errors.As(err, &ne) && !ne.Timeout()
+		errors.Is(err, errIdle) || errors.Is(err, ErrServerClosed) || errors.As(err, &ne) && !ne.Timeout()
 }
 
 var errIdle = errors.New("ingest: connection was idle")
@@ -112,6 +114,7 @@ func (c *conn) readLoop() {
 			c.fail(err)
 			return
 		}
+		c.unanswered.Add(1)
 		select {
 		case c.queue <- r:
 		case <-c.ctx.Done():
@@ -225,7 +228,7 @@ func (c *conn) awaitRequest() error {
 		if c.ctx.Err() != nil {
 			return c.ctx.Err()
 		}
-		if len(c.queue) == 0 {
+		if c.unanswered.Load() == 0 {
 			return errIdle
 		}
 	}
@@ -300,7 +303,7 @@ func (c *conn) writeLoop() {
 				break
 			}
 		}
-		<-next.done
+		c.awaitAnswer(next)
 		ready, next = c.gather(append(ready[:0], next))
 		if !broken {
 			if err := c.write(ready); err != nil {
@@ -312,10 +315,22 @@ func (c *conn) writeLoop() {
 		for i, r := range ready {
 			r.dispose()
 			ready[i] = nil
+			c.unanswered.Add(-1)
 		}
 	}
 	c.cancel()
 	c.nc.Close()
+}
+
+// awaitAnswer waits for a request's answer. When connections are cut, what is
+// unanswered stays so.
+func (c *conn) awaitAnswer(r *request) {
+	select {
+	case <-r.done:
+	case <-c.srv.ctx.Done():
+		r.finishAbort(ErrServerClosed)
+		<-r.done
+	}
 }
 
 // gather adds the answers that are ready without waiting, and returns the

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -218,6 +219,54 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	if s.Stats().ClosedOnError != 0 {
 		t.Error("an idle end counts as an error")
 	}
+}
+
+// TestIdleTimeSparesLongPolls: waiting for an answer is not idleness.
+func TestIdleTimeSparesLongPolls(t *testing.T) {
+	s := startServer(t, newFakeCluster(1), func(c *Config) { c.MaxIdle = time.Second })
+	create(t, s, "long", 1, nil)
+	w := dial(t, s.addr)
+	req := fetchRequest(12, topicOf(t, s, "long"), 0)
+	req.MaxWaitMillis = 1500
+	if resp := ask[*kmsg.FetchResponse](w, req); resp.ErrorCode != 0 {
+		t.Errorf("error %d", resp.ErrorCode)
+	}
+}
+
+// TestCloseCutsWhatHangs: a request that is never answered does not hold up Close.
+func TestCloseCutsWhatHangs(t *testing.T) {
+	cluster := newFakeCluster(1)
+	s, err := NewServer(testConfig(), cluster, cluster, newFakeCold())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	row, err := cluster.CreateTopic(testContext(t), NewTopic{Name: "hangs", Partitions: 1, ReplicationFactor: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := cluster.replicas[1]
+	r.mu.Lock()
+	r.stall = true
+	r.mu.Unlock()
+	w := dial(t, l.Addr().String())
+	req := produceRequest(9, row, 0, -1, testBatch(batch.None, "x"))
+	req.TimeoutMillis = 600_000
+	w.send(req)
+	eventually(t, "the proposal is there", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.stalled) == 1 })
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.Close(ctx); err != context.DeadlineExceeded {
+		t.Errorf("close: %v", err)
+	}
+	<-served
+	closedByPeer(t, w.nc)
+	r.apply(r.stalled[0]) // too late, and harmless
 }
 
 // TestByteBudget: a frame is not read before its bytes are granted.
