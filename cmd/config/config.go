@@ -28,7 +28,7 @@ type Config struct {
 	StoreURL string `key:"store.url" default:"" doc:"Where segments live: s3://bucket/prefix?region=…&endpoint=…, minio://host:port/bucket/prefix, or file:///directory (one machine only). Required. Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; MINIO_ACCESS_KEY, MINIO_SECRET_KEY)."`
 
 	WALMaxBytes  Bytes `key:"wal.max.bytes" default:"0" doc:"Budget of the write-ahead log. 0: a tenth of the volume, within 1 GiB and 32 GiB. Size it as ingest rate × the store outage to be survived."`
-	WALFileBytes Bytes `key:"wal.file.bytes" default:"64MiB" doc:"Size of one log file. Files are recycled."`
+	WALFileBytes Bytes `key:"wal.file.bytes" default:"0" doc:"Size of one log file. Files are recycled. 0: 64 MiB, or less where the budget is small."`
 
 	SegmentBytes  Bytes         `key:"tiering.segment.bytes" default:"64MiB" doc:"A shard's log is sealed into a segment at this size …"`
 	SegmentMaxAge time.Duration `key:"tiering.segment.ms" default:"30s" doc:"… or when its oldest record has waited this long."`

@@ -12,7 +12,8 @@ import (
 
 // Smallest and largest values that make sense; each error names them.
 const (
-	minWALBytes     = 8 * minWALFileBytes
+	walFiles        = 8 // the log needs that many files: reserves, and room to recycle
+	minWALBytes     = walFiles * minWALFileBytes
 	minWALFileBytes = 1 << 20
 	minSegmentBytes = 64 << 10
 	maxSegmentBytes = 1 << 30
@@ -97,11 +98,11 @@ func redact(u string) string {
 }
 
 func (c *Config) validateSizes(p *problems) {
-	if c.WALFileBytes < minWALFileBytes {
+	if c.WALFileBytes != 0 && c.WALFileBytes < minWALFileBytes {
 		p.add("wal.file.bytes is %v: write at least %v", c.WALFileBytes, Bytes(minWALFileBytes))
 	}
-	if c.WALMaxBytes != 0 && (c.WALMaxBytes < minWALBytes || c.WALMaxBytes < 4*c.WALFileBytes) {
-		p.add("wal.max.bytes is %v: write at least %v (four files of wal.file.bytes), or 0 for a tenth of the volume", c.WALMaxBytes, max(Bytes(minWALBytes), 4*c.WALFileBytes))
+	if least := max(Bytes(minWALBytes), walFiles*c.WALFileBytes); c.WALMaxBytes != 0 && c.WALMaxBytes < least {
+		p.add("wal.max.bytes is %v: write at least %v (eight files of wal.file.bytes), or 0 for a tenth of the volume", c.WALMaxBytes, least)
 	}
 	if c.SegmentBytes < minSegmentBytes || c.SegmentBytes > maxSegmentBytes {
 		p.add("tiering.segment.bytes is %v: write a size from %v to %v", c.SegmentBytes, Bytes(minSegmentBytes), Bytes(maxSegmentBytes))

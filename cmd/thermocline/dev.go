@@ -208,7 +208,6 @@ func (s *devStack) config(i int) (config.Config, error) {
 		"etcd.endpoints":   "in-process",
 		"store.url":        fmt.Sprintf("minio://thermocline:%s@%s/%s/cluster", s.secret, s.s3.Addr(), s.s3.Bucket()),
 		"wal.max.bytes":    "512MiB",
-		"wal.file.bytes":   "32MiB",
 		"tail.cache.bytes": "64MiB",
 		"cold.cache.bytes": "64MiB",
 	}
