@@ -190,13 +190,21 @@ func (c *dataCache) await(ctx context.Context, s slot) (pin, error) {
 	return pin{c, s.s, s.n}, nil
 }
 
-// prefetch starts a GET of a group that is not known; false when there is no
-// room or no connection for what nobody waits for.
-func (c *dataCache) prefetch(group []piece) bool {
-	if !c.r.ahead.TryAcquire(1) {
+// prefetch starts a GET of a group that is not known, once there is a
+// connection for what nobody waits for; false when there is no room, or when
+// it is no longer wanted by then.
+func (c *dataCache) prefetch(ctx context.Context, group []piece, wanted func() bool) bool {
+	if c.r.ahead.Acquire(ctx, 1) != nil {
 		return false
 	}
-	if !c.r.conns.TryAcquire(1) {
+	// ahead leaves connections over, so this one does not wait long; whoever
+	// waits for data is in the same queue, and before other read-ahead.
+	if c.r.conns.Acquire(ctx, 1) != nil {
+		c.r.ahead.Release(1)
+		return false
+	}
+	if !wanted() {
+		c.r.conns.Release(1)
 		c.r.ahead.Release(1)
 		return false
 	}

@@ -614,7 +614,7 @@ func TestClosedReader(t *testing.T) {
 	}
 }
 
-// TestLogOfManyGenerations keeps reading while segments become runs and runs
+// TestOldManifestsStayReadable keeps reading while segments become runs and runs
 // are merged: any manifest that a reader holds stays readable.
 func TestOldManifestsStayReadable(t *testing.T) {
 	shard, mem := tieringtest.New(1), memory.New(memory.Options{})
@@ -643,31 +643,183 @@ func TestOldManifestsStayReadable(t *testing.T) {
 	}
 }
 
+// TestManyPartitions puts partitions across the borders of pages and of fence
+// blocks.
+func TestManyPartitions(t *testing.T) {
+	const partitions, segments = 1500, 25
+	b := fillSegments(t, segments, 1, partitions, func(ref format.PartitionRef, next int64) batch.Batch {
+		return batch.NewBuilder(batch.BuilderOptions{BaseOffset: next}).Add(1000*next+int64(ref), nil, nil).Build()
+	})
+	if m := b.shard.Manifest(); len(m.Runs) != 3 || len(m.Fence.Blocks) < 3 {
+		t.Fatalf("%d runs, %d fence blocks", len(m.Runs), len(m.Fence.Blocks))
+	}
+	r := b.reader(t, index.Options{})
+	for _, ref := range b.shard.Refs() {
+		p := b.partition(ref)
+		if got := replay(t, r, p, 0, 1<<20, p.TieredEnd); !bytes.Equal(got, b.want(ref, 0, p.TieredEnd)) {
+			t.Fatalf("partition %d: wrong bytes", ref)
+		}
+		if ref%3 != 0 {
+			continue
+		}
+		for o := range p.TieredEnd {
+			ts := 1000*o + int64(ref)
+			if f, ok, err := r.OffsetForTime(background(t), p, 0, ts); err != nil || !ok || f.Offset != o || f.Timestamp != ts {
+				t.Fatalf("partition %d time %d: %+v %v %v", ref, ts, f, ok, err)
+			}
+			epoch := int32(1 + o/3)
+			if found, end, ok, err := r.EpochEnd(background(t), p, epoch); err != nil || !ok || found != epoch || end != min(p.TieredEnd, int64(epoch)*3) {
+				t.Fatalf("partition %d epoch %d: %d to %d %v %v", ref, epoch, found, end, ok, err)
+			}
+		}
+		if f, ok, err := r.MaxTimestamp(background(t), p, 3); err != nil || !ok || f.Offset != p.TieredEnd-1 {
+			t.Fatalf("partition %d: %+v %v %v", ref, f, ok, err)
+		}
+	}
+	for _, ref := range []format.PartitionRef{partitions, partitions + 1} { // nothing of it anywhere
+		p := index.Partition{Manifest: b.shard.Manifest(), Ref: ref, TieredEnd: 1}
+		d, err := r.Read(background(t), index.ReadRequest{Partition: p, MaxBytes: 1, MinOne: true})
+		if err != nil || d.Bytes != 0 || d.NextOffset != 1 {
+			t.Fatalf("partition that has nothing: %+v, %v", d, err)
+		}
+		d.Release()
+	}
+}
+
+func TestHundredsOfSegments(t *testing.T) {
+	b := fill(t, 16, 530, 3, small)
+	m := b.shard.Manifest()
+	if m.Runs[0].Level != 3 {
+		t.Fatalf("runs: %+v", m.Runs)
+	}
+	for _, ref := range b.shard.Refs() {
+		p := b.partition(ref)
+		rng := rand.New(rand.NewSource(int64(ref)))
+		r := b.reader(t, index.Options{})
+		if err := r.Warm(background(t), m); err != nil {
+			t.Fatal(err)
+		}
+		if got := replay(t, r, p, 0, 10<<10, p.TieredEnd); !bytes.Equal(got, b.want(ref, 0, p.TieredEnd)) {
+			t.Fatalf("partition %d: wrong bytes", ref)
+		}
+		for range 50 {
+			o := rng.Int63n(p.TieredEnd)
+			d, err := r.Read(background(t), index.ReadRequest{Partition: p, Offset: o, MaxBytes: 4 << 10, MinOne: true})
+			if err != nil || !bytes.HasPrefix(b.want(ref, o, p.TieredEnd), bytes.Join(d.Pieces, nil)) || d.Bytes == 0 {
+				t.Fatalf("partition %d offset %d: %+v, %v", ref, o, d, err)
+			}
+			d.Release()
+		}
+		checkTimes(t, b, r, p, p.TieredEnd/2)
+	}
+}
+
+// TestBatchLargerThanEverything: a batch above a piece and above the cache.
+func TestBatchLargerThanEverything(t *testing.T) {
+	b := fillSegments(t, 1, 3, 2, func(ref format.PartitionRef, next int64) batch.Batch {
+		return batch.NewBuilder(batch.BuilderOptions{BaseOffset: next}).Add(next, nil, make([]byte, 3<<20)).Build()
+	})
+	r := b.reader(t, index.Options{DataBytes: 1 << 20})
+	for _, ref := range b.shard.Refs() {
+		p := b.partition(ref)
+		if got := replay(t, r, p, 0, 4096, p.TieredEnd); !bytes.Equal(got, b.want(ref, 0, p.TieredEnd)) {
+			t.Fatalf("partition %d: wrong bytes", ref)
+		}
+	}
+}
+
+// BenchmarkReplay reads 12 partitions from a store of few connections, each
+// of 80 MB/s and 30 ms to the first byte, beside the raw rate of ranged GETs.
 func BenchmarkReplay(b *testing.B) {
-	bk := fill(b, 1, 24, 4, big)
+	const conns = 4
+	rng := rand.New(rand.NewSource(1))
+	prebuilt := big(rng, 0, 0)
+	bk := fillSegments(b, 6, 56, 12, func(format.PartitionRef, int64) batch.Batch { return prebuilt })
 	link := faulty.New(bk.mem, 1)
+	link.SetLink(faulty.Link{FirstByte: 30 * time.Millisecond, BytesPerSecond: 80 << 20, Conns: conns})
 	var total int64
 	for _, ref := range bk.shard.Refs() {
-		total += int64(len(bk.want(ref, 0, 1<<62)))
+		for _, x := range bk.shard.Partition(ref).Batches {
+			total += int64(len(x))
+		}
 	}
-	for name, l := range map[string]faulty.Link{"memory": {}, "80MB/s-30ms": {FirstByte: 30 * time.Millisecond, BytesPerSecond: 80 << 20}} {
-		b.Run(name, func(b *testing.B) {
-			link.SetLink(l)
-			b.SetBytes(total)
-			for b.Loop() {
-				r := index.NewReader(link, index.Options{Cluster: cluster})
-				var wg sync.WaitGroup
-				for _, ref := range bk.shard.Refs() {
-					wg.Add(1)
-					go func() {
-						defer wg.Done()
-						p := bk.partition(ref)
-						replay(b, r, p, 0, 1<<20, p.TieredEnd)
-					}()
-				}
-				wg.Wait()
-				r.Close()
+	b.Run("raw", func(b *testing.B) {
+		b.SetBytes(conns * 16 * 4 << 20)
+		row := bk.shard.Manifest().LevelZero()
+		key := format.ObjectKey(cluster, bk.shard.Manifest().Fence.Key)
+		if len(row) > 0 {
+			key = format.ObjectKey(cluster, row[0].Key)
+		}
+		for b.Loop() {
+			var wg sync.WaitGroup
+			for range conns {
+				wg.Add(1)
+				go func() {
+					defer wg.Done()
+					p := make([]byte, 4<<20)
+					for range 16 {
+						if _, err := link.GetRange(background(b), key, 0, p); err != nil {
+							b.Error(err)
+						}
+					}
+				}()
 			}
-		})
+			wg.Wait()
+		}
+	})
+	b.Run("replay", func(b *testing.B) {
+		b.SetBytes(total)
+		for b.Loop() {
+			r := index.NewReader(link, index.Options{Cluster: cluster, Connections: conns})
+			var wg sync.WaitGroup
+			for _, ref := range bk.shard.Refs() {
+				wg.Add(1)
+				go func() {
+					defer wg.Done()
+					p := bk.partition(ref)
+					discard(b, r, p)
+				}()
+			}
+			wg.Wait()
+			r.Close()
+		}
+	})
+}
+
+func discard(b *testing.B, r *index.Reader, p index.Partition) {
+	for from := int64(0); from < p.TieredEnd; {
+		d, err := r.Read(background(b), index.ReadRequest{Partition: p, Offset: from, MaxBytes: 1 << 20, MinOne: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		from = d.NextOffset
+		d.Release()
 	}
+}
+
+// fillSegments makes level-0 segments of entries with a batch for each partition.
+func fillSegments(t testing.TB, segments, entries, partitions int, one func(format.PartitionRef, int64) batch.Batch) *bucket {
+	t.Helper()
+	b := &bucket{shard: tieringtest.New(1), mem: memory.New(memory.Options{})}
+	b.store = object.NewCounted(b.mem)
+	s, err := tiering.Start(tiering.Options{Cluster: cluster, Shard: 1, Term: 1, Source: b.shard, Committer: b.shard, Store: b.mem,
+		SegmentBytes: 1 << 40, SegmentAge: time.Hour, Tick: time.Hour, PaceFactor: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	var refs []format.PartitionRef
+	for ref := range format.PartitionRef(partitions) {
+		refs = append(refs, ref)
+	}
+	for i := range segments {
+		b.shard.Epoch = int32(1 + i/3)
+		for range entries {
+			b.shard.Append(refs, one)
+		}
+		if err := s.Roll(background(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
 }

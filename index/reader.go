@@ -40,7 +40,7 @@ func NewReader(store object.Store, o Options) *Reader {
 	r.life, r.cancel = context.WithCancelCause(context.Background())
 	n := int64(r.o.Connections)
 	r.conns = semaphore.NewWeighted(n)
-	r.ahead = semaphore.NewWeighted(max(1, n*3/4))
+	r.ahead = semaphore.NewWeighted(n - n/8)
 	r.tasks = semaphore.NewWeighted(aheadTasks)
 	r.dirs = newCache(r, r.o.DirectoryBytes)
 	r.blocks = newCache(r, r.o.BlockBytes)

@@ -112,6 +112,18 @@ func (s *streams) state(st *stream) (p Partition, next, window int64) {
 	return st.from, st.key.next, st.window
 }
 
+// before tells whether a stream has not passed an offset yet. If it has, the
+// look ahead begins anew from where it is.
+func (s *streams) before(st *stream, offset int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.key.next > offset {
+		st.again = true
+		return false
+	}
+	return true
+}
+
 // rest ends the look ahead; false when there is more to look at.
 func (s *streams) rest(st *stream) bool {
 	s.mu.Lock()
@@ -136,7 +148,7 @@ func (r *Reader) lookAhead(st *stream) {
 		for {
 			p, next, window := r.streams.state(st)
 			ctx, cancel := context.WithTimeout(r.life, r.o.LoadTimeout)
-			r.fetchAhead(ctx, &p, next, window)
+			r.fetchAhead(ctx, &p, next, window, func(offset int64) bool { return r.streams.before(st, offset) })
 			cancel()
 			if r.streams.rest(st) {
 				return
@@ -150,11 +162,12 @@ func (r *Reader) lookAhead(st *stream) {
 
 // getBytes is the size of GETs for a window: several at a time, so that the
 // connections work in parallel.
-func getBytes(window int64) int64 { return min(max(window/8, firstReadAhead), getMax) }
+func getBytes(window int64) int64 { return min(max(window/4, firstReadAhead), getMax) }
 
 // fetchAhead asks for what a stream will want, in groups of contiguous pieces.
-// Errors end it: the reader will meet them itself.
-func (r *Reader) fetchAhead(ctx context.Context, p *Partition, next, window int64) {
+// Errors end it: the reader will meet them itself. wanted tells whether the
+// stream has not passed an offset meanwhile.
+func (r *Reader) fetchAhead(ctx context.Context, p *Partition, next, window int64, wanted func(offset int64) bool) {
 	if next >= p.TieredEnd {
 		return
 	}
@@ -166,9 +179,9 @@ func (r *Reader) fetchAhead(ctx context.Context, p *Partition, next, window int6
 	var group []piece
 	var bytes, total int64
 	flush := func() bool {
-		ok := len(group) == 0 || r.data.prefetch(group)
+		g := group
 		group, bytes = nil, 0
-		return ok
+		return len(g) == 0 || r.data.prefetch(ctx, g, func() bool { return wanted(g[0].FirstOffset) })
 	}
 	for n := 0; total < window && n < aheadPieces; n++ {
 		x, ok, err := c.next(ctx)
