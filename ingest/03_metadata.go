@@ -89,8 +89,17 @@ func (s *Server) metadataAnswer(req *kmsg.MetadataRequest, all bool, failed map[
 		}
 		return resp
 	}
+	asked := make(map[partKey]bool, len(req.Topics)) // naming a topic a million times is no way to get a million answers
 	for i := range req.Topics {
-		resp.Topics = append(resp.Topics, m.asked(&req.Topics[i]))
+		t := &req.Topics[i]
+		k := partKey{topicID: t.TopicID}
+		if t.Topic != nil {
+			k.topic = *t.Topic
+		}
+		if !asked[k] {
+			asked[k] = true
+			resp.Topics = append(resp.Topics, m.asked(t))
+		}
 	}
 	return resp
 }

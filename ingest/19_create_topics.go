@@ -19,8 +19,8 @@ import (
 // counts and configs, v7 the topic id. The replication factor is the shard's:
 // up to shard.replicas is accepted, and the answer tells the real one. A manual
 // assignment is taken as a number of partitions: which shard a partition lives
-// in is the controller's to say, so an assignment is accepted only if every
-// partition names shard.replicas brokers that exist.
+// in is the controller's to say, so an assignment is accepted only if each
+// partition's replicas are those of some shard.
 func createTopicsAPI() api {
 	h, n := serve(kmsg.NewPtrCreateTopicsRequest, (*Server).handleCreateTopics)
 	return api{key: 19, name: "CreateTopics", min: 2, max: 7, handle: h, newRequest: n}
@@ -151,27 +151,43 @@ func (s *Server) configLimits() topicconfig.Limits {
 }
 
 func (s *Server) checkAssignment(list []kmsg.CreateTopicsRequestTopicReplicaAssignment) error {
+	if len(list) > maxPartitionsPerTopic {
+		return refuse(kerr.InvalidPartitions, fmt.Sprintf("number of partitions is %d: write at most %d", len(list), maxPartitionsPerTopic))
+	}
 	seen := make([]bool, len(list))
+	sets := s.replicaSets()
 	for _, a := range list {
 		if a.Partition < 0 || int(a.Partition) >= len(list) || seen[a.Partition] {
 			return refuse(kerr.InvalidReplicaAssignment, "partitions of an assignment must be numbered from 0 without gaps")
 		}
 		seen[a.Partition] = true
-		if err := s.checkReplicas(a.Replicas); err != nil {
+		if err := sets.check(a.Replicas); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkReplicas accepts a list of replicas only if some shard has exactly these.
-func (s *Server) checkReplicas(replicas []int32) error {
-	want := slices.Sorted(slices.Values(replicas))
+// replicaSets are the sets of brokers that hold some shard, each sorted.
+type replicaSets [][]int32
+
+func (s *Server) replicaSets() replicaSets {
+	var sets replicaSets
 	place := newPlacement(s.cluster)
 	for _, id := range s.knownShards() {
-		if slices.Equal(slices.Sorted(slices.Values(place.of(id).replicas)), want) {
-			return nil
+		set := slices.Sorted(slices.Values(place.of(id).replicas))
+		if !slices.ContainsFunc(sets, func(o []int32) bool { return slices.Equal(o, set) }) {
+			sets = append(sets, set)
 		}
+	}
+	return sets
+}
+
+// check accepts a list of replicas only if some shard has exactly these.
+func (sets replicaSets) check(replicas []int32) error {
+	want := slices.Sorted(slices.Values(replicas))
+	if slices.ContainsFunc(sets, func(o []int32) bool { return slices.Equal(o, want) }) {
+		return nil
 	}
 	return refuse(kerr.InvalidReplicaAssignment, fmt.Sprintf("replicas %v are not those of any shard: leave placement to the cluster", replicas))
 }

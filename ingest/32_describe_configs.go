@@ -32,7 +32,11 @@ func (s *Server) handleDescribeConfigs(r *request, req *kmsg.DescribeConfigsRequ
 		res := &req.Resources[i]
 		dr := kmsg.NewDescribeConfigsResponseResource()
 		dr.ResourceType, dr.ResourceName = res.ResourceType, res.ResourceName
-		configs, err := s.describeResource(res, req.IncludeSynonyms, req.IncludeDocumentation)
+		var configs []configEntry
+		err := refuse(kerr.InvalidRequest, fmt.Sprintf("the request names more than %d resources", maxDescribed))
+		if i < maxDescribed {
+			configs, err = s.describeResource(res, req.IncludeSynonyms, req.IncludeDocumentation)
+		}
 		dr.Configs, dr.ErrorCode, dr.ErrorMessage = configs, code(err), message(err)
 		resp.Resources = append(resp.Resources, dr)
 	}

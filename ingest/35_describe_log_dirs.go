@@ -30,7 +30,12 @@ func (s *Server) handleDescribeLogDirs(r *request, req *kmsg.DescribeLogDirsRequ
 			s.sizes(row, nil, &local, &store)
 		}
 	}
+	asked := map[string]bool{}
 	for i := range req.Topics {
+		if asked[req.Topics[i].Topic] {
+			continue
+		}
+		asked[req.Topics[i].Topic] = true
 		if row, ok := s.cluster.TopicByName(req.Topics[i].Topic); ok {
 			s.sizes(row, req.Topics[i].Partitions, &local, &store)
 		}

@@ -53,8 +53,9 @@ func (s *Server) addPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequ
 		if len(t.Assignment) != int(t.Count)-have {
 			return refuse(kerr.InvalidReplicaAssignment, fmt.Sprintf("expected an assignment of %d partitions, found %d", int(t.Count)-have, len(t.Assignment)))
 		}
+		sets := s.replicaSets()
 		for _, a := range t.Assignment {
-			if err := s.checkReplicas(a.Replicas); err != nil {
+			if err := sets.check(a.Replicas); err != nil {
 				return err
 			}
 		}

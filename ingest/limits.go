@@ -40,6 +40,9 @@ const (
 	// maxPartitionsPerTopic the size of a topic row (etcd takes 1.5 MiB).
 	maxCreateTopics       = 10_000
 	maxPartitionsPerTopic = 100_000
+	// maxDescribed bounds the resources of one DescribeConfigs request: each
+	// answer takes 4 to 12 KiB.
+	maxDescribed = 10_000
 	// commandBytes is what a command without records counts in a shard's queue.
 	commandBytes = 256
 	// maxAutoCreate bounds the topics that one Metadata request may create.

@@ -335,10 +335,40 @@ func TestMetadataTraps(t *testing.T) {
 	if mt := byID(metadata.TopicID{9}); mt.ErrorCode != kerr.UnknownTopicID.Code {
 		t.Errorf("by unknown id: error %d", mt.ErrorCode)
 	}
+	if n := len(ask(9, append(named("known"), named("known")...), false).Topics); n != 1 {
+		t.Errorf("a topic named twice: %d answers", n)
+	}
 	cluster.mu.Lock()
 	delete(cluster.leaders, 1)
 	cluster.mu.Unlock()
 	if p := ask(9, named("known"), false).Topics[0].Partitions[0]; p.ErrorCode != kerr.LeaderNotAvailable.Code || p.Leader != -1 {
 		t.Errorf("without a leader: %+v", p)
+	}
+}
+
+func TestManualAssignment(t *testing.T) {
+	s := startServer(t, newFakeCluster(2, "a", "b"), func(c *Config) { c.ShardReplicas = 2 })
+	w := dial(t, s.addr)
+	create := func(name string, count int32, replicas ...[]int32) int16 {
+		req := kmsg.NewPtrCreateTopicsRequest()
+		req.Version = 5
+		rt := kmsg.NewCreateTopicsRequestTopic()
+		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, count, -1
+		for p, r := range replicas {
+			a := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+			a.Partition, a.Replicas = int32(p), r
+			rt.ReplicaAssignment = append(rt.ReplicaAssignment, a)
+		}
+		req.Topics = append(req.Topics, rt)
+		return ask[*kmsg.CreateTopicsResponse](w, req).Topics[0].ErrorCode
+	}
+	if c := create("equal", -1, []int32{2, 1}, []int32{1, 2}); c != 0 || len(topicOf(t, s, "equal").Shards) != 2 {
+		t.Errorf("the replicas of a shard: error %d", c)
+	}
+	if c := create("other", -1, []int32{1, 3}); c != kerr.InvalidReplicaAssignment.Code {
+		t.Errorf("other replicas: error %d", c)
+	}
+	if c := create("both", 2, []int32{1, 2}); c != kerr.InvalidRequest.Code {
+		t.Errorf("count beside an assignment: error %d", c)
 	}
 }
