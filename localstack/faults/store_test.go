@@ -46,7 +46,7 @@ var smallBudget = map[string]string{
 
 // proxied starts an S3 process, a proxy before it, and brokers that know the
 // proxy only. The store is what the test itself sees, past the proxy.
-func proxied(t *testing.T) (c *processes.Cluster, ctx context.Context, p *storeproxy.Proxy, store object.Store) {
+func proxied(t *testing.T, settings map[string]string) (c *processes.Cluster, ctx context.Context, p *storeproxy.Proxy, store object.Store) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -78,7 +78,7 @@ func proxied(t *testing.T) (c *processes.Cluster, ctx context.Context, p *storep
 			t.Error(err)
 		}
 	})
-	c, ctx = cluster(t, smallBudget, func(o *processes.Options) { o.Settings["store.url"] = url + p.Addr() })
+	c, ctx = cluster(t, settings, func(o *processes.Options) { o.Settings["store.url"] = url + p.Addr() })
 	return c, ctx, p, store
 }
 
@@ -88,7 +88,7 @@ func proxied(t *testing.T) (c *processes.Cluster, ctx context.Context, p *storep
 // store is found by a listing.
 func TestStoreFaults(t *testing.T) {
 	t.Parallel()
-	c, ctx, p, store := proxied(t)
+	c, ctx, p, store := proxied(t, smallBudget)
 	must(t, faults.CreateTopic(ctx, c, storeTopic, partitions, nil))
 	must(t, faults.CreateTopic(ctx, c, "probes", 1, nil))
 	r := history.NewRecorder()

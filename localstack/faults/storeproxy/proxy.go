@@ -51,6 +51,7 @@ type Proxy struct {
 	mode    Mode
 	changed chan struct{} // closed when the mode changes
 	hits    [modes]int64
+	reads   int64
 }
 
 // errLost marks an answer that is lost on purpose.
@@ -84,6 +85,13 @@ func (p *Proxy) Hits(m Mode) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hits[m]
+}
+
+// Reads is how many GETs of objects there were.
+func (p *Proxy) Reads() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reads
 }
 
 // Away refuses connections and cuts those that are open, until Back.
@@ -165,6 +173,9 @@ type modeKey struct{}
 func (p *Proxy) take(r *http.Request) (Mode, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if r.Method == http.MethodGet && r.Header.Get("Range") != "" {
+		p.reads++
+	}
 	if p.mode != LoseAnswer && p.mode != CutBody { // those count when they bite
 		p.hits[p.mode]++
 	} else if p.mode == CutBody && r.ContentLength > 0 {
