@@ -420,7 +420,7 @@ func (w *world) checkTold(r *replica, k partition.Key, v *partition.View) {
 
 // latest asks for the end of the log with a confirmation of leadership.
 func (w *world) latest(s int) {
-	w.after(w.between(40, 200), func() { w.latest(s) })
+	w.after(w.between(20, 90), func() { w.latest(s) })
 	r := w.leaderOf(s)
 	if r == nil {
 		return
@@ -513,5 +513,8 @@ func (w *world) commitRun(s int) {
 	}
 	w.store.names++
 	run.Key = fmt.Sprintf("run/%d/%d", s, w.store.names)
-	w.command(s, &partition.CommitRun{Run: run, Replaces: gone, Fence: format.FenceRow{Key: "fence"}}, func(any, error) {})
+	for range 1 + w.rng.IntN(2) { // a second one is stale
+		w.command(s, &partition.CommitRun{Run: run, Replaces: gone, Fence: format.FenceRow{Key: "fence"}}, func(any, error) {})
+		run.ID++
+	}
 }

@@ -18,7 +18,7 @@ type hunt struct {
 }
 
 var hunts = []hunt{
-	{"shard.AckBeforeFsync", func(o *Options) { o.Shard.AckBeforeFsync = true }, "ack-is-durable", 1},
+	{"shard.AckBeforeFsync", func(o *Options) { o.Shard.AckBeforeFsync = true }, "vote-is-durable", 1},
 	{"shard.NoSyncEarly", func(o *Options) { o.Shard.NoSyncEarly = true }, "ack-is-durable", 1},
 	{"shard.SkipProposerTerm", func(o *Options) { o.Shard.SkipProposerTerm = true }, "apply-agrees", 1},
 	{"shard.ServeBeforeOwnEntry", func(o *Options) { o.Shard.ServeBeforeOwnEntry = true }, "apply-agrees", 1},
@@ -46,16 +46,15 @@ var hunts = []hunt{
 	{"partition.LatestAlwaysKnown", func(o *Options) { o.Partition.LatestAlwaysKnown = true }, "client-hw-monotone", 1},
 	{"partition.AckInFlightDuplicate", func(o *Options) { o.Partition.AckInFlightDuplicate = true }, "acked-is-there", 1},
 	{"partition.SealAboveHW", func(o *Options) { o.Partition.SealAboveHW = true }, "seal-within-bound", 1},
-	{"partition.DeleteAboveHW", func(o *Options) { o.Partition.DeleteAboveHW = true }, "view-consistent", 1},
 	{"partition.KeepProposed", func(o *Options) { o.Partition.KeepProposed = true }, "apply-agrees", 1},
 	{"partition.MapOrder", func(o *Options) { o.Partition.MapOrder = true }, "state-agrees", 1},
 	{"partition.AcceptStaleRows", func(o *Options) { o.Partition.AcceptStaleRows = true }, "runs-consistent", 1},
 
-	{"wal.AckBeforeSync", func(o *Options) { o.WAL.AckBeforeSync = true }, "ack-is-durable", 1},
+	{"wal.AckBeforeSync", func(o *Options) { o.WAL.AckBeforeSync = true }, "vote-is-durable", 1},
 	{"wal.RecycleWithoutRewrite", func(o *Options) { o.WAL.RecycleWithoutRewrite = true }, "no-hole", 1},
 	{"wal.IgnoreSyncError", func(o *Options) { o.WAL.IgnoreSyncError = true }, "ack-is-durable", 1},
 	{"wal.ShareBlocks", func(o *Options) { o.WAL.ShareBlocks = true }, "log-recovers", 1},
-	{"wal.SkipRecoverySync", func(o *Options) { o.WAL.SkipRecoverySync = true }, "durable-survives", 1},
+	{"wal.SkipRecoverySync", func(o *Options) { o.WAL.SkipRecoverySync = true }, "log-recovers", 1},
 }
 
 func TestPlantedBugs(t *testing.T) {

@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"fmt"
-	"hash/crc32"
 	"strings"
 )
 
@@ -103,7 +102,7 @@ func (mo *model) compareNow(r *replica) {
 	if err := r.set.Image().Encode(&buf); err != nil {
 		mo.w.violate("state-agrees", "shard %d: encode: %v", mo.shard, err)
 	}
-	h := crc32.Checksum(buf.Bytes(), castagnoli)
+	h := stateHash(buf.Bytes())
 	if was, ok := mo.images[mo.last]; ok && was != h {
 		mo.w.violate("state-agrees", "shard %d index %d: node %d has another state", mo.shard, mo.last, r.node.index)
 	}

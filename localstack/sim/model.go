@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"hash/crc64"
 	"io"
 	"sort"
 
 	"thermocline/ingest/partition"
+	"thermocline/tiering/format"
 	"thermocline/wal/batch"
 	"thermocline/wal/shard"
 )
@@ -22,7 +24,7 @@ type model struct {
 	entries map[uint64]committed
 	last    uint64
 	// images are hashes of the encoded state at some indexes.
-	images map[uint64]uint32
+	images map[uint64]uint64
 	logs   map[partition.Key]*partLog
 	// leaders by term; bound is the highest acknowledged index of any leader.
 	leaders map[uint64]int
@@ -68,7 +70,7 @@ type modelBatch struct {
 
 func newModel(w *world, s int) *model {
 	return &model{
-		w: w, shard: s, entries: map[uint64]committed{}, last: 1, images: map[uint64]uint32{},
+		w: w, shard: s, entries: map[uint64]committed{}, last: 1, images: map[uint64]uint64{},
 		logs: map[partition.Key]*partLog{}, leaders: map[uint64]int{},
 		produced: map[uint64]int{}, refused: map[uint64]bool{}, starts: map[partition.Key]int64{},
 	}
@@ -109,6 +111,7 @@ func (m *machine) Apply(e shard.Applied, emit func(int, any, error)) error {
 			mo.learn(m, k, e)
 		}
 		mo.learnSegments(m)
+		mo.checkRuns(m)
 	}
 	mo.compare(m, e.Index)
 	return nil
@@ -283,6 +286,21 @@ func (mo *model) learnSegments(m *machine) {
 	}
 }
 
+// checkRuns: runs and loose segments follow each other without gap or overlap.
+func (mo *model) checkRuns(m *machine) {
+	mf := m.Manifest()
+	next := format.SegmentID(1)
+	for _, r := range mf.Runs {
+		if r.First != next || r.Last < r.First {
+			mo.w.violate("runs-consistent", "shard %d run %d: expected first segment %d, found %d", mo.shard, r.ID, next, r.First)
+		}
+		next = r.Last + 1
+	}
+	if len(mf.Segments) > 0 && mf.Segments[0].ID != next {
+		mo.w.violate("runs-consistent", "shard %d: expected first loose segment %d, found %d", mo.shard, next, mf.Segments[0].ID)
+	}
+}
+
 // checkSegment: everything that the range appended is in the object.
 func (mo *model) checkSegment(key string, first, last uint64) {
 	obj := mo.w.store.objects[key]
@@ -312,9 +330,14 @@ func (mo *model) compare(m *machine, index uint64) {
 	if err := m.Set.Image().Encode(&buf); err != nil {
 		mo.w.violate("state-agrees", "shard %d index %d: encode: %v", mo.shard, index, err)
 	}
-	h := crc32.Checksum(buf.Bytes(), castagnoli)
+	h := stateHash(buf.Bytes())
 	if was, ok := mo.images[index]; ok && was != h {
 		mo.w.violate("state-agrees", "shard %d index %d: node %d has another state than the first to apply it", mo.shard, index, m.r.node.index)
 	}
 	mo.images[index] = h
 }
+
+var crc64Table = crc64.MakeTable(crc64.ECMA)
+
+// stateHash is not CRC32C: an image ends with its own, so all would be equal.
+func stateHash(b []byte) uint64 { return crc64.Checksum(b, crc64Table) }

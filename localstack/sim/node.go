@@ -72,7 +72,8 @@ type replica struct {
 	durable durable
 	pending []*shard.Proposal
 	sealing int
-	uploads int
+	// A held payload: until when, and when the next may be.
+	holdUntil, holdNext int64
 }
 
 func (n *node) id() shard.ReplicaID { return shard.ReplicaID(n.index + 1) }
@@ -92,7 +93,7 @@ func (w *world) start() {
 		n := &node{
 			w: w, index: i, mem: vfs.NewMem(w.o.Seed*nodes + uint64(i)),
 			bufs: shard.NewBuffers(1<<20, w.plan.poison), clockOff: w.between(-2000, 2000),
-			tickEvery: w.between(40, 62),
+			tickEvery: w.between(36, 72),
 		}
 		w.nodes[i] = n
 		n.open()
@@ -157,13 +158,7 @@ func (n *node) startReplica(s int, rec *wal.RecoveredShard) {
 		},
 	}
 	if p.hold > 0 {
-		o.Hold = func() bool {
-			if n.w.chance(p.hold) {
-				n.w.counts.Held++
-				return true
-			}
-			return false
-		}
+		o.Hold = r.hold
 	}
 	core, err := shard.NewCore(o)
 	if err != nil {
@@ -172,6 +167,28 @@ func (n *node) startReplica(s int, rec *wal.RecoveredShard) {
 	r.core = core
 	n.w.checkCover(r, n.gen)
 	n.w.drain(r)
+}
+
+// hold keeps a prepared payload back for a while, during which leadership may
+// move away and come back.
+func (r *replica) hold() bool {
+	w := r.node.w
+	if w.now < r.holdUntil && !w.calm {
+		return true
+	}
+	if w.now < r.holdNext || !w.chance(w.plan.hold) {
+		return false
+	}
+	w.counts.Held++
+	r.holdUntil = w.now + w.between(1, 900)
+	r.holdNext = r.holdUntil + w.between(500, 1500)
+	w.log("hold", uint64(r.node.index), uint64(r.shard), uint64(r.holdUntil-w.now))
+	if w.rng.IntN(2) == 0 {
+		other := w.nodes[(r.node.index+1)%nodes]
+		w.after(w.between(1, 50), func() { w.transfer(r.shard, other) })
+		w.after(w.between(150, 500), func() { w.transfer(r.shard, r.node) })
+	}
+	return true
 }
 
 // tick is the node's clock; clocks do not run at the same speed.

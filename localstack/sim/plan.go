@@ -147,12 +147,18 @@ func (w *world) crashSomething() {
 }
 
 func (w *world) transferSomething() {
-	s, to := w.rng.IntN(shards), w.rng.IntN(nodes)
+	w.transfer(w.rng.IntN(shards), w.nodes[w.rng.IntN(nodes)])
+}
+
+func (w *world) transfer(s int, to *node) {
+	if w.calm {
+		return
+	}
 	for _, n := range w.nodes {
 		if n.up && n.reps[s].core.Leadership().Leader == n.id() {
 			w.counts.Transfers++
-			w.log("transfer", uint64(n.index), uint64(s), uint64(to))
-			n.reps[s].core.TransferLeader(w.nodes[to].id())
+			w.log("transfer", uint64(n.index), uint64(s), uint64(to.index))
+			n.reps[s].core.TransferLeader(to.id())
 			w.drain(n.reps[s])
 		}
 	}

@@ -91,8 +91,16 @@ func (w *world) sealSomething() {
 		for _, r := range n.reps {
 			if r.core.Leadership().Ready && r.sealing < 2 {
 				w.seal(r)
+			} else if rg, ok := r.set.Seal(w.plan.sealBytes); ok {
+				w.checkSeal(r, rg) // a follower's range would hold as well
 			}
 		}
+	}
+}
+
+func (w *world) checkSeal(r *replica, rg *partition.SealRange) {
+	if rg.Last > r.sm.hw {
+		w.violate("seal-within-bound", "node %d shard %d seals up to %d, acknowledged are %d", r.node.index, r.shard, rg.Last, r.sm.hw)
 	}
 }
 
@@ -104,9 +112,7 @@ func (w *world) seal(r *replica) {
 	if !ok {
 		return
 	}
-	if rg.Last > r.sm.hw {
-		w.violate("seal-within-bound", "node %d shard %d seals up to %d, acknowledged are %d", r.node.index, r.shard, rg.Last, r.sm.hw)
-	}
+	w.checkSeal(r, rg)
 	o := &object{first: rg.First, last: rg.Last, parts: map[partition.Key][]batch.Batch{}}
 	for _, p := range rg.Partitions {
 		for _, ref := range p.Batches {

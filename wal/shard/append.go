@@ -202,7 +202,7 @@ func (c *Core) bindPending(seq, index uint64) {
 // waiters of the old one: their entries may still win on other replicas.
 func (c *Core) overwrite(from uint64) {
 	c.table.truncate(from)
-	if len(c.byIndex) == 0 || c.role == raft.StateLeader {
+	if len(c.byIndex) == 0 || c.role == raft.StateLeader || c.o.Bugs.WaiterByIndex {
 		return
 	}
 	var lost []*pending

@@ -72,9 +72,9 @@ type Options struct {
 	Logger       *slog.Logger
 	Stats        *Stats
 	Bugs         Bugs
-	// Hold, if not nil, is asked for each payload before it is proposed: true
-	// keeps it back until the next input. Tests use it to let leadership change
-	// between Prepare and Propose.
+	// Hold, if not nil, is asked for each payload before it is proposed, and at
+	// each input while one is kept back: true keeps it. Tests use it to let
+	// leadership change between Prepare and Propose.
 	Hold func() bool
 }
 
@@ -278,6 +278,9 @@ func (c *Core) restore(ptr wal.SnapshotPointer) error {
 	c.st.setSnapshot(meta.raft())
 	c.conf = meta.raft().GetConfState()
 	c.file, c.pointerIndex = ptr.File, ptr.Index
+	// A new file never takes the current one's name: a stream of the same
+	// snapshot may still be under way.
+	c.fileSeq = max(c.fileSeq, snapshotSeq(ptr.File))
 	c.applied = ptr.Index
 	c.hw = max(c.hw, meta.HW)
 	return nil

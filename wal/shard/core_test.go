@@ -277,3 +277,23 @@ func TestHeldProposalOfAnEarlierTermIsRefused(t *testing.T) {
 		t.Fatalf("refused entries: expected 1, found %d", n)
 	}
 }
+
+// A stream of the snapshot that the replica started from must not take that
+// file's name: it is removed when Raft has no use for it.
+func TestStreamNeverTakesTheCurrentFile(t *testing.T) {
+	c := newTestCluster(t, 3, func(o *Options) { o.SnapshotMinBytes = 1; o.SnapshotFreesFactor = 1 })
+	l := c.leader()
+	for i := range 5 {
+		c.put(l, AcksAll, put(i))
+		c.settle()
+	}
+	l.core.RequestSnapshot()
+	c.settle()
+	current := l.log.ptr
+	c.start(l)
+	name, err := l.core.BeginReceive(current.Index)
+	c.must(err)
+	if name == current.File {
+		t.Fatalf("a new file has the current one's name %s", name)
+	}
+}

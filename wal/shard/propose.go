@@ -234,7 +234,7 @@ func (c *Core) seal(batch []slot, size int, now int64) {
 		return
 	}
 	c.release()
-	if c.draining {
+	if c.draining || c.held != nil {
 		c.drop(pe, ErrDropped)
 		return
 	}
@@ -278,7 +278,7 @@ func (c *Core) share(pe *pending, ref slotRef, prep Prepared) {
 
 // release proposes a payload that was held back.
 func (c *Core) release() {
-	if pe := c.held; pe != nil {
+	if pe := c.held; pe != nil && (c.o.Hold == nil || !c.o.Hold()) {
 		c.held = nil
 		c.offer(pe)
 	}

@@ -118,6 +118,15 @@ func SnapshotName(id wal.ShardID, index, seq uint64) string {
 	return fmt.Sprintf("shard-%08x-%016x-%04x.snap", uint32(id), index, seq)
 }
 
+// snapshotSeq is the number in a snapshot file's name, 0 if it has none.
+func snapshotSeq(name string) uint64 {
+	var id, index, seq uint64
+	if n, err := fmt.Sscanf(name, "shard-%x-%x-%x.snap", &id, &index, &seq); n != 3 || err != nil {
+		return 0
+	}
+	return seq
+}
+
 // BeginReceive names the file of a snapshot about to be received. It refuses
 // while another is being installed: the staged entries of a second stream would
 // take the place of the first one's before its pointer is durable. A driver
