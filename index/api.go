@@ -133,6 +133,8 @@ const (
 	streamsMax = 4096
 	// streamActive is how long a stream counts in the sharing of read-ahead.
 	streamActive = 10 * time.Second
+	// activeEvery is how old the count of active streams may be.
+	activeEvery = 250 * time.Millisecond
 	// aheadTasks bounds streams looking ahead at the same time.
 	aheadTasks = 64
 	// indexLoads bounds index blocks being loaded at the same time.

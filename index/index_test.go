@@ -368,7 +368,7 @@ func TestManyReadersStayWithinTheBudget(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			rng := rand.New(rand.NewSource(int64(i)))
-			for range 20 {
+			for range 10 {
 				ref := b.shard.Refs()[rng.Intn(8)]
 				p := b.partition(ref)
 				o := rng.Int63n(p.TieredEnd)

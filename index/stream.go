@@ -16,6 +16,9 @@ type streams struct {
 	mu  sync.Mutex
 	by  map[streamKey]*stream
 	lru list.List // of *stream, newest first
+
+	counted  time.Time // when countedN was true
+	countedN int64
 }
 
 type streamKey struct {
@@ -90,8 +93,13 @@ func (s *streams) advance(req *ReadRequest, next, windowMax, budget int64) *stre
 	return st
 }
 
-// active counts the streams that have been used lately.
+// active counts the streams that have been used lately: once per activeEvery,
+// since it looks at all of them.
 func (s *streams) active(now time.Time) (n int64) {
+	if now.Sub(s.counted) < activeEvery {
+		return s.countedN
+	}
+	defer func() { s.counted, s.countedN = now, max(n, 1) }()
 	for e := s.lru.Front(); e != nil; e = e.Next() {
 		st := e.Value.(*stream)
 		if now.Sub(st.used) > streamActive {

@@ -102,7 +102,7 @@ func open(t testing.TB, obj []byte, row SegmentRow) *Segment {
 }
 
 func TestSegmentHoldsEveryBatchVerbatim(t *testing.T) {
-	cs := makeContent(rand.New(rand.NewSource(1)), 9, 60, 40<<10)
+	cs := makeContent(rand.New(rand.NewSource(1)), 7, 40, 20<<10)
 	obj, row := build(t, cs)
 	if row.Size != int64(len(obj)) || row.CRC32C != Checksum(obj) {
 		t.Fatalf("row says %d bytes, crc %08x; the object has %d, %08x", row.Size, row.CRC32C, len(obj), Checksum(obj))
