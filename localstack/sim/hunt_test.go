@@ -19,43 +19,54 @@ type hunt struct {
 
 var hunts = []hunt{
 	{"shard.AckBeforeFsync", func(o *Options) { o.Shard.AckBeforeFsync = true }, "vote-is-durable", 1},
-	{"shard.NoSyncEarly", func(o *Options) { o.Shard.NoSyncEarly = true }, "ack-is-durable", 1},
-	{"shard.SkipProposerTerm", func(o *Options) { o.Shard.SkipProposerTerm = true }, "apply-agrees", 1},
-	{"shard.ServeBeforeOwnEntry", func(o *Options) { o.Shard.ServeBeforeOwnEntry = true }, "apply-agrees", 1},
+	{"shard.NoSyncEarly", func(o *Options) { o.Shard.NoSyncEarly = true }, "ack-is-durable", 5},
+	{"shard.SkipProposerTerm", func(o *Options) { o.tune = holding; o.Shard.SkipProposerTerm = true }, "apply-agrees", 3},
+	{"shard.ServeBeforeOwnEntry", func(o *Options) { o.Shard.ServeBeforeOwnEntry = true }, "apply-agrees", 18},
 	{"shard.AckAtLocalSync", func(o *Options) { o.Shard.AckAtLocalSync = true }, "acked-is-there", 1},
 	{"shard.AckBoundUncommitted", func(o *Options) { o.Shard.AckBoundUncommitted = true }, "durable-majority", 1},
 	{"shard.HWFromOwnLog", func(o *Options) { o.Shard.HWFromOwnLog = true }, "hw-monotone", 1},
-	{"shard.LatestBeforeOwnEntry", func(o *Options) { o.Shard.LatestBeforeOwnEntry = true }, "client-hw-monotone", 1},
-	{"shard.DuplicateBeforeFate", func(o *Options) { o.Shard.DuplicateBeforeFate = true }, "acked-is-there", 1},
-	{"shard.ReadWithoutQuorum", func(o *Options) { o.Shard.ReadWithoutQuorum = true }, "read-is-linear", 1},
-	{"shard.KeepProposedOnDrop", func(o *Options) { o.Shard.KeepProposedOnDrop = true }, "apply-agrees", 1},
-	{"shard.TrimBeforeTiered", func(o *Options) { o.Shard.TrimBeforeTiered = true }, "trim-after-tiering", 1},
-	{"shard.TrimLateTiered", func(o *Options) { o.Shard.TrimLateTiered = true }, "trim-after-tiering", 1},
-	{"shard.PointerBeforeFile", func(o *Options) { o.Shard.PointerBeforeFile = true }, "snapshot-before-pointer", 1},
-	{"shard.StreamWithoutEntries", func(o *Options) { o.Shard.StreamWithoutEntries = true }, "trim-after-tiering", 1},
-	{"shard.AckSnapshotEarly", func(o *Options) { o.Shard.AckSnapshotEarly = true }, "ack-is-durable", 1},
-	{"shard.CommitBelowSnapshot", func(o *Options) { o.Shard.CommitBelowSnapshot = true }, "no-panic", 1},
-	{"shard.SkipPayloadCheck", func(o *Options) { o.Shard.SkipPayloadCheck = true }, "committed-agrees", 1},
+	{"shard.LatestBeforeOwnEntry", func(o *Options) { o.tune = deposing; o.Shard.LatestBeforeOwnEntry = true }, "client-hw-monotone", 15},
+	{"shard.DuplicateBeforeFate", func(o *Options) { o.Shard.DuplicateBeforeFate = true }, "acked-is-there", 20},
+	{"shard.ReadWithoutQuorum", func(o *Options) { o.tune = deposing; o.Shard.ReadWithoutQuorum = true }, "read-is-linear", 5},
+	{"shard.KeepProposedOnDrop", func(o *Options) { o.tune = dropping; o.Shard.KeepProposedOnDrop = true }, "apply-agrees", 1},
+	{"shard.TrimBeforeTiered", func(o *Options) { o.Shard.TrimBeforeTiered = true }, "trim-after-tiering", 2},
+	{"shard.TrimLateTiered", func(o *Options) { o.Shard.TrimLateTiered = true }, "trim-after-tiering", 4},
+	{"shard.PointerBeforeFile", func(o *Options) { o.Shard.PointerBeforeFile = true }, "snapshot-before-pointer", 2},
+	{"shard.StreamWithoutEntries", func(o *Options) { o.Shard.StreamWithoutEntries = true }, "trim-after-tiering", 3},
+	{"shard.AckSnapshotEarly", func(o *Options) { o.Shard.AckSnapshotEarly = true }, "ack-is-durable", 3},
+	{"shard.CommitBelowSnapshot", func(o *Options) { o.Shard.CommitBelowSnapshot = true }, "no-panic", 3},
+	{"shard.SkipPayloadCheck", func(o *Options) { o.Shard.SkipPayloadCheck = true }, "committed-agrees", 5},
 	{"shard.WaiterByIndex", func(o *Options) { o.Shard.WaiterByIndex = true }, "acked-is-there", 1},
 
 	{"partition.SkipSequenceCheck", func(o *Options) { o.Partition.SkipSequenceCheck = true }, "idempotent-order", 1},
-	{"partition.SkipOffsetCheck", func(o *Options) { o.Partition.SkipOffsetCheck = true; o.Shard.SkipProposerTerm = true }, "epoch-is-term", 1},
-	{"partition.TierAnywhere", func(o *Options) { o.Partition.TierAnywhere = true }, "segments-contiguous", 1},
-	{"partition.KeepTieredEnd", func(o *Options) { o.Partition.KeepTieredEnd = true }, "no-hole", 1},
+	{"partition.SkipOffsetCheck", func(o *Options) {
+		o.tune = holding
+		o.Partition.SkipOffsetCheck = true
+		o.Shard.SkipProposerTerm = true
+	}, "epoch-is-term", 3},
+	{"partition.TierAnywhere", func(o *Options) { o.Partition.TierAnywhere = true }, "segments-contiguous", 11},
+	{"partition.KeepTieredEnd", func(o *Options) { o.Partition.KeepTieredEnd = true }, "no-hole", 3},
 	{"partition.HWFromApplied", func(o *Options) { o.Partition.HWFromApplied = true }, "hw-within-bound", 1},
-	{"partition.LatestAlwaysKnown", func(o *Options) { o.Partition.LatestAlwaysKnown = true }, "client-hw-monotone", 1},
-	{"partition.AckInFlightDuplicate", func(o *Options) { o.Partition.AckInFlightDuplicate = true }, "acked-is-there", 1},
-	{"partition.SealAboveHW", func(o *Options) { o.Partition.SealAboveHW = true }, "seal-within-bound", 1},
+	{"partition.LatestAlwaysKnown", func(o *Options) { o.tune = deposing; o.Partition.LatestAlwaysKnown = true }, "client-hw-monotone", 15},
+	{"partition.AckInFlightDuplicate", func(o *Options) { o.Partition.AckInFlightDuplicate = true }, "acked-is-there", 20},
+	{"partition.SealAboveHW", func(o *Options) { o.Partition.SealAboveHW = true }, "seal-within-bound", 3},
 	{"partition.KeepProposed", func(o *Options) { o.Partition.KeepProposed = true }, "apply-agrees", 1},
 	{"partition.MapOrder", func(o *Options) { o.Partition.MapOrder = true }, "state-agrees", 1},
-	{"partition.AcceptStaleRows", func(o *Options) { o.Partition.AcceptStaleRows = true }, "runs-consistent", 1},
+	{"partition.AcceptStaleRows", func(o *Options) { o.Partition.AcceptStaleRows = true }, "runs-consistent", 12},
 
 	{"wal.AckBeforeSync", func(o *Options) { o.WAL.AckBeforeSync = true }, "vote-is-durable", 1},
-	{"wal.RecycleWithoutRewrite", func(o *Options) { o.WAL.RecycleWithoutRewrite = true }, "no-hole", 1},
-	{"wal.IgnoreSyncError", func(o *Options) { o.WAL.IgnoreSyncError = true }, "ack-is-durable", 1},
-	{"wal.ShareBlocks", func(o *Options) { o.WAL.ShareBlocks = true }, "log-recovers", 1},
-	{"wal.SkipRecoverySync", func(o *Options) { o.WAL.SkipRecoverySync = true }, "log-recovers", 1},
+	{"wal.RecycleWithoutRewrite", func(o *Options) { o.WAL.RecycleWithoutRewrite = true }, "no-hole", 2},
+	{"wal.IgnoreSyncError", func(o *Options) { o.tune = failing; o.WAL.IgnoreSyncError = true }, "ack-is-durable", 1},
+	{"wal.ShareBlocks", func(o *Options) { o.tune = tearing; o.WAL.ShareBlocks = true }, "log-recovers", 29},
+	{"wal.SkipRecoverySync", func(o *Options) { o.tune = tearing; o.WAL.SkipRecoverySync = true }, "log-recovers", 9},
 }
+
+// What some bugs need more of than a seed usually draws.
+func deposing(p *plan) { p.deposed, p.crashEvery, p.loss = true, 0, 0 }
+func holding(p *plan)  { p.hold, p.transferEvery = 0.3, 900 }
+func dropping(p *plan) { p.raftBytes = 56 * 2 }
+func tearing(p *plan)  { p.tornCommit = 0.01 }
+func failing(p *plan)  { p.syncError = 0.01 }
 
 func TestPlantedBugs(t *testing.T) {
 	for _, h := range hunts {

@@ -85,6 +85,9 @@ func (n *node) clock() int64 { return 1_700_000_000_000 + n.w.now + n.clockOff }
 // start makes the world: three nodes whose shards begin.
 func (w *world) start() {
 	w.plan = w.drawPlan()
+	if w.o.tune != nil {
+		w.o.tune(&w.plan)
+	}
 	w.store = newStore()
 	for s := range shards {
 		w.model[s] = newModel(w, s)

@@ -36,6 +36,9 @@ type Options struct {
 	Shard     shard.Bugs
 	Partition partition.Bugs
 	WAL       wal.Bugs
+	// tune changes the plan that the seed drew: hunts ask for more of the
+	// faults that their bug needs.
+	tune func(*plan)
 }
 
 // Failure is a violation: the checker that fired, what it saw, and the end of

@@ -36,13 +36,20 @@ const (
 	// peer's connection waits.
 	appendCount = 1024
 	appendBytes = 32 << 20
-	// walBytes stops taking MsgApps while so much is on its way to the disk.
+	// walBytes stops taking MsgApps while so much is on its way to the disk: at
+	// most that, and a sixteenth of the log's budget.
 	walBytes = 32 << 20
 	// throttleFrom is the share of the log's budget (1/1000) from which intake
 	// of client data slows down; at fullAt it stops.
 	throttleFrom, fullAt = 750, 1000
-	// throttleBytes is what one tick may take just above throttleFrom.
-	throttleBytes = 8 << 20
+	// throttleShare of what is left of the budget is what one shard may take in
+	// one tick once it is throttled: some shards together, and what is on its way
+	// and not counted yet, stay below it, so that the log itself never refuses.
+	throttleShare = 32
+	// throttleLeast keeps a throttled shard going, one payload at a time.
+	throttleLeast = 64 << 10
+	// defaultBudget is assumed when Config.Budget is not set.
+	defaultBudget = 1 << 30
 	// pressureAt is the share from which every trimmable byte is worth a snapshot.
 	pressureAt = 500
 	// handoverMax bounds the hand-over of leadership when a runner closes.
@@ -69,8 +76,11 @@ type Config struct {
 	// Usage is how full this broker's log is, in 1/1000 of its budget; nil
 	// means empty.
 	Usage func() uint16
-	Tick  time.Duration
-	Now   func() time.Time
+	// Budget is what 1000 of Usage stands for, in bytes (1 GiB when 0). It
+	// bounds what is on its way to the log.
+	Budget int64
+	Tick   time.Duration
+	Now    func() time.Time
 }
 
 // Runner drives one shard replica: one goroutine owns the core, with the clock,
@@ -97,7 +107,9 @@ type Runner struct {
 	done    chan struct{}
 	workers sync.WaitGroup
 	stream  sync.Mutex // one snapshot stream is taken in at a time
-	allow   int        // bytes that throttled intake may take in this tick
+	// walBytes is the bound on what is on its way to the disk.
+	walBytes int
+	allow    int // bytes that throttled intake may take in this tick
 }
 
 // runnerQueues is what waits for the goroutine.
@@ -119,6 +131,13 @@ func NewRunner(c Config) (*Runner, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Budget == 0 {
+		c.Budget = defaultBudget
+	}
+	share := int(max(c.Budget/16, 2*PayloadMaxBytes))
+	if c.Core.UncommittedBytes == 0 {
+		c.Core.UncommittedBytes = min(walBytes, share)
+	}
 	c.Core.defaults()
 	id := c.Core.Shard
 	c.Core.ReadPayload = logReader(c.Log, id, c.Core.Buffers)
@@ -130,6 +149,7 @@ func NewRunner(c Config) (*Runner, error) {
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	r.room.L = &r.mu
+	r.walBytes = min(walBytes, share)
 	r.allow = -1 // until the first tick says otherwise
 	if err := r.first(); err != nil {
 		return nil, err
@@ -234,7 +254,8 @@ func (r *Runner) ticked() {
 	if worst < throttleFrom {
 		r.allow = -1
 	} else if worst < fullAt {
-		r.allow = throttleBytes * (fullAt - worst) / (fullAt - throttleFrom)
+		left := int(r.c.Budget) / fullAt * (fullAt - worst)
+		r.allow = max(left/throttleShare, throttleLeast)
 		r.stats.Throttled.Add(1)
 	}
 	r.core.Tick()
@@ -269,7 +290,7 @@ func (r *Runner) pass() bool {
 // takeAppends takes MsgApps while the disk keeps up; mu is held.
 func (r *Runner) takeAppends() []*transport.Inbound {
 	q := &r.queues
-	if len(q.appends) == 0 || r.core.InflightBytes() >= walBytes {
+	if len(q.appends) == 0 || r.core.InflightBytes() >= r.walBytes {
 		return nil
 	}
 	n, bytes := 0, 0
