@@ -32,15 +32,20 @@ func (l *Log) Usage() Usage {
 	return u
 }
 
-// reserve is what intake may not use.
+// reserve is what intake may not use. Between Usage's Max and dataLimit there is
+// room for what was under way when intake stopped.
 func (l *Log) reserve() int64 {
-	return max(reserveFiles*l.o.FileBytes, l.o.MaxBytes/8)
+	return max(reserveFiles*l.o.FileBytes, l.o.MaxBytes/8) + l.headers()
 }
 
-// dataLimit is where the log itself refuses payloads: one file of the reserve is
-// for what passes the intake (tiering commits, markers), the rest for what must
-// always pass.
-func (l *Log) dataLimit() int64 { return l.o.MaxBytes - (reserveFiles-1)*l.o.FileBytes }
+// headers is what the file headers take of the budget.
+func (l *Log) headers() int64 { return l.o.MaxBytes / l.o.FileBytes * blockSize }
+
+// dataLimit is where the log itself refuses payloads: two files of the reserve
+// are for what passes the intake, the rest for what must always pass.
+func (l *Log) dataLimit() int64 {
+	return l.o.MaxBytes - (reserveFiles-2)*l.o.FileBytes - l.headers()
+}
 
 func (l *Log) liveBytes() int64 {
 	var n int64

@@ -21,9 +21,10 @@ const (
 	// minFiles is the least budget in files: one active, one being emptied, two
 	// in reserve, and as many for data.
 	minFiles = 8
-	// reserveFiles is what intake of client data may not use: one file for
-	// tiering commits and markers, one for hard states, one that is being filled.
-	reserveFiles = 3
+	// reserveFiles is what intake of client data may not use: two files for what
+	// was under way when it stopped, tiering commits and markers; one for hard
+	// states; one that is being filled.
+	reserveFiles = 4
 	// maxDescriptor is the longest descriptor or marshalled change of an entry.
 	maxDescriptor = 64 << 10
 	// maxAppend bounds one append: lengths inside a group are 32 bits, and the

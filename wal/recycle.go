@@ -40,6 +40,13 @@ func (l *Log) Maintain(max int64) (more bool, err error) {
 	if _, err := l.emptyOldest(min(max, copyStep)); err != nil {
 		return false, err
 	}
+	if l.tight() {
+		// The copies filled a file: another one would exceed the budget, so this
+		// is no time for small steps.
+		if err := l.makeRoom(0, false); err != nil {
+			return false, err
+		}
+	}
 	return l.pressed(), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"strings"
 	"sync"
@@ -125,6 +126,60 @@ func TestFullLogFreesItself(t *testing.T) {
 		commit(t, l, &Append{Shard: 1, Entries: []Entry{entry(index, 1, strings.Repeat("w", 1500))}})
 		if index%20 == 0 {
 			commit(t, l, &Append{Shard: 1, Snapshot: &SnapshotPointer{Index: index, Term: 1, File: "s.snap", Trimmed: index, TrimmedTerm: 1}})
+		}
+	}
+}
+
+// TestIntakeBelowMaxIsNeverRefused keeps a log as full as intake may make it,
+// with entries of up to an eighth of a file and shards that trim at very
+// different times: nothing is refused and the budget holds.
+func TestIntakeBelowMaxIsNeverRefused(t *testing.T) {
+	o := Options{FileBytes: 128 << 10, MaxBytes: 2 << 20}
+	for seed := range uint64(4) {
+		mem := vfs.NewMem(seed)
+		l, _, err := Open(mem, "wal", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(seed, 0))
+		const shards = 4
+		first, next := [shards]uint64{1, 1, 1, 1}, [shards]uint64{1, 1, 1, 1}
+		for i := range 6000 {
+			u := l.Usage()
+			s := rng.IntN(shards)
+			if u.Used >= u.Max {
+				// Trim half of one shard: the one behind all others is often the last.
+				for s = range shards {
+					if next[s] > first[s]+8 && (s == shards-1 || rng.IntN(2) == 0) {
+						break
+					}
+				}
+				at := first[s] + (next[s]-first[s])/2
+				if at == first[s] {
+					continue
+				}
+				first[s] = at + 1
+				commit(t, l, &Append{Shard: ShardID(s), Snapshot: &SnapshotPointer{Index: at, Term: 1, Trimmed: at, TrimmedTerm: 1}})
+				continue
+			}
+			commit(t, l, &Append{Shard: ShardID(s), Entries: []Entry{entry(next[s], 1, strings.Repeat("i", rng.IntN(int(o.FileBytes/8))))}})
+			next[s]++
+			if seed%2 == 0 {
+				if _, err := l.Maintain(4096); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if i%50 == 0 {
+				if got, most := diskBytes(t, mem), o.MaxBytes+o.FileBytes; got > most {
+					t.Fatalf("seed %d: %d bytes on disk, budget and one file are %d", seed, got, most)
+				}
+			}
+		}
+		if s := l.Stats(); s.Rewritten > s.Bytes*9/10 {
+			t.Errorf("seed %d: wrote %d bytes, of them %d again", seed, s.Bytes, s.Rewritten)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
