@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 
+	"thermocline/cmd/config"
 	"thermocline/ingest"
 	"thermocline/metadata"
 	"thermocline/metadata/controller"
@@ -26,7 +27,7 @@ func (b *Broker) serveKafka() error {
 		return err
 	}
 	b.work.Go(func() {
-		if err := b.server.Serve(b.kafka); err != nil && !errors.Is(err, net.ErrClosed) && b.ctx.Err() == nil {
+		if err := b.server.Serve(b.kafka); err != nil && !errors.Is(err, ingest.ErrServerClosed) && !errors.Is(err, net.ErrClosed) && b.ctx.Err() == nil {
 			b.fail(fmt.Errorf("kafka listener: %w", err))
 		}
 	})
@@ -43,7 +44,8 @@ func (b *Broker) ingestConfig() ingest.Config {
 	c.ReplicationFactor = int16(b.cfg.ReplicationFactor)
 	c.ShardReplicas = int16(b.cfg.ShardReplicas)
 	c.MessageMaxBytes = int(b.cfg.MessageMaxBytes)
-	c.DataDir = b.cfg.DataDir
+	c.DataDir, c.StoreName = b.cfg.DataDir, b.uploads.String()
+	c.Static = b.staticSettings()
 	c.Logger = b.log
 	c.Volume = func() (total, free int64) {
 		t, f, err := b.fs.Space(".")
@@ -53,4 +55,15 @@ func (b *Broker) ingestConfig() ingest.Config {
 		return int64(t), int64(f)
 	}
 	return c
+}
+
+// staticSettings are the settings that DescribeConfigs shows of a broker. The
+// store's URL may hold a secret; its name does not.
+func (b *Broker) staticSettings() map[string]string {
+	out := map[string]string{}
+	for _, s := range config.Settings() {
+		out[s.Key] = b.cfg.Get(s.Key)
+	}
+	out["store.url"] = b.uploads.String()
+	return out
 }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -427,7 +428,9 @@ func (c *Core) fail(err error) {
 		return
 	}
 	c.failed = err
-	c.o.Logger.Error("shard replica out of service", "shard", c.o.Shard, "replica", c.o.ID, "reason", err)
+	if !errors.Is(err, ErrStopped) { // a replica that is closed is no news
+		c.o.Logger.Error("shard replica out of service", "shard", c.o.Shard, "replica", c.o.ID, "reason", err)
+	}
 	c.role, c.lead, c.firstOwn = raft.StateFollower, 0, 0
 	if rs := c.received; rs != nil {
 		c.received = nil
