@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"thermocline/ingest/partition"
 	"thermocline/tiering/format"
 	"thermocline/wal/batch"
@@ -176,6 +178,7 @@ type producer struct {
 	acks       shard.Acks
 	idempotent bool
 	sequence   int32
+	epoch      int16
 	window     []*outgoing
 	sent       uint64 // attempts, so that late answers are known as such
 	acked      int    // batches
@@ -218,7 +221,10 @@ func (c *producer) make() *outgoing {
 	o := &outgoing{id: uint64(c.shard)<<56 | uint64(c.pid+1)<<32 | c.ids, acks: shard.AcksAll}
 	opt := batch.BuilderOptions{}
 	if c.idempotent {
-		opt.Producer = &batch.Producer{ID: c.pid, Sequence: c.sequence}
+		if len(c.window) == 0 && c.acked > 0 && w.rng.IntN(40) == 0 {
+			c.epoch, c.sequence = c.epoch+1, 0
+		}
+		opt.Producer = &batch.Producer{ID: c.pid, Epoch: c.epoch, Sequence: c.sequence}
 	} else if w.rng.IntN(3) == 0 {
 		o.acks = shard.AcksLeader
 	} else if w.rng.IntN(6) == 0 {
@@ -373,6 +379,7 @@ func (w *world) fetch(s int) {
 		return
 	}
 	w.checkTold(r, k, &v)
+	w.checkLookups(r, k, &v)
 	if v.HW <= v.LogStart {
 		return
 	}
@@ -454,7 +461,9 @@ func (w *world) latest(s int) {
 func (w *world) adminSomething() {
 	s := w.rng.IntN(shards)
 	done := func(any, error) {}
-	switch w.rng.IntN(6) {
+	switch w.rng.IntN(8) {
+	case 6, 7:
+		w.changeReplicas(s)
 	case 0:
 		w.command(s, &partition.SetConfig{Topic: topicKey(s, 0).Topic, Config: map[string]string{"a": fmt.Sprint(w.now)}, Revision: w.now}, done)
 	case 1:
@@ -472,6 +481,29 @@ func (w *world) adminSomething() {
 		}
 	case 5:
 		w.commitRun(s)
+	}
+}
+
+// changeReplicas makes a voter a learner, or the learner a voter again.
+func (w *world) changeReplicas(s int) {
+	for _, n := range w.nodes {
+		if !n.up || !n.reps[s].core.Leadership().Ready {
+			continue
+		}
+		typ, id := raftpb.ConfChangeAddLearnerNode, uint64(w.rng.IntN(nodes)+1)
+		if ls := n.reps[s].core.ConfState().GetLearners(); len(ls) > 0 {
+			typ, id = raftpb.ConfChangeAddNode, ls[0]
+		}
+		w.log("change", uint64(n.index), uint64(s), uint64(typ), id)
+		n.reps[s].core.ProposeConfChange([]*raftpb.ConfChangeSingle{{Type: typ.Enum(), NodeId: new(id)}}, func(err error) {
+			if err == nil {
+				w.counts.Changes++
+			} else if !expected(err) {
+				w.violate("outcome-expected", "shard %d: change of replicas: %v", s, err)
+			}
+		})
+		w.drain(n.reps[s])
+		return
 	}
 }
 

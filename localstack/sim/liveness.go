@@ -53,6 +53,7 @@ func (w *world) liveness() {
 		}
 	}
 	w.checkAllAcked()
+	w.checkScan()
 }
 
 // converged: no producer waits, and every replica has applied everything and

@@ -57,8 +57,13 @@ type segmentRange struct {
 type partLog struct {
 	batches []modelBatch
 	end     int64
-	next    map[int64]int32 // producer -> sequence that must come next
-	made    uint64          // index that created it
+	next    map[int64]sequence // what must come next, by producer
+	made    uint64             // index that created it
+}
+
+type sequence struct {
+	epoch int16
+	next  int32
 }
 
 type modelBatch struct {
@@ -203,7 +208,7 @@ func (mo *model) learn(m *machine, k partition.Key, e shard.Applied) {
 	}
 	mo.starts[k] = v.LogStart
 	if l == nil || l.end > v.LogEnd && v.LogEnd == 0 {
-		l = &partLog{next: map[int64]int32{}, made: e.Index}
+		l = &partLog{next: map[int64]sequence{}, made: e.Index}
 		mo.logs[k] = l
 	}
 	if v.LogEnd == l.end {
@@ -231,10 +236,15 @@ func (mo *model) append(l *partLog, k partition.Key, ref partition.TailRef, raw 
 	id := batchID(b)
 	mo.produced[id]++
 	if b.ProducerID() >= 0 {
-		if want := l.next[b.ProducerID()]; b.BaseSequence() != want {
-			mo.w.violate("idempotent-order", "shard %d %v offset %d: producer %d: expected sequence %d, found %d", mo.shard, k.Partition, ref.First, b.ProducerID(), want, b.BaseSequence())
+		want := l.next[b.ProducerID()]
+		if b.ProducerEpoch() > want.epoch {
+			want = sequence{epoch: b.ProducerEpoch()}
 		}
-		l.next[b.ProducerID()] = b.LastSequence() + 1
+		if b.BaseSequence() != want.next || b.ProducerEpoch() != want.epoch {
+			mo.w.violate("idempotent-order", "shard %d %v offset %d: producer %d: expected epoch and sequence %v, found %d, %d",
+				mo.shard, k.Partition, ref.First, b.ProducerID(), want, b.ProducerEpoch(), b.BaseSequence())
+		}
+		l.next[b.ProducerID()] = sequence{want.epoch, b.LastSequence() + 1}
 	} else if mo.produced[id] > 1 {
 		mo.w.violate("no-invention", "shard %d %v offset %d: batch %d is in the log twice", mo.shard, k.Partition, ref.First, id)
 	}

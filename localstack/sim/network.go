@@ -133,7 +133,7 @@ func (w *world) takeStream(from *replica, gen int, m *transport.Message, stream 
 	}
 	sink := shard.StreamSink{
 		FS: n.fs, Dir: logDir, File: file, Shard: wal.ShardID(m.Shard),
-		Buffers: n.bufs, CheckPayload: checkPayload,
+		Buffers: n.bufs, CheckPayload: checkPayload, StagedBytes: int(w.plan.fileBytes / 16),
 		Submit: func(a *wal.Append) error { return n.commitStaged(a) },
 	}
 	in := &transport.Inbound{Shard: m.Shard, From: m.From, To: m.To, HW: m.HW, Raft: m.Raft}

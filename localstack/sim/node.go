@@ -72,6 +72,8 @@ type replica struct {
 	durable durable
 	pending []*shard.Proposal
 	sealing int
+	poll    *partition.Waiter // one long poll, as a consumer's
+	pollHW  int64
 	// A held payload: until when, and when the next may be.
 	holdUntil, holdNext int64
 }
@@ -147,7 +149,7 @@ func (n *node) startReplica(s int, rec *wal.RecoveredShard) {
 	p := &n.w.plan
 	r.set = partition.NewSet(partition.Options{Shard: uint32(s), Bugs: n.w.o.Partition})
 	r.sm = &machine{Set: r.set, r: r}
-	r.pending, r.sealing = nil, 0
+	r.pending, r.sealing, r.poll = nil, 0, nil
 	o := shard.Options{
 		Shard: wal.ShardID(s), ID: n.id(), StateMachine: r.sm, Buffers: n.bufs, Recovered: rec,
 		CacheBytes: p.cacheBytes, PayloadBytes: p.payloadBytes, RaftUncommittedBytes: p.raftBytes,

@@ -68,6 +68,7 @@ type Counts struct {
 	Acked, Resent, Dropped, Refused, Crashes, Elections, Transfers     int
 	Snapshots, Streams, Tiered, Fetches, ColdFetches, Latest, Messages int
 	Lost, Duplicated, Corrupted, Held, LogFailures, Unknown, Deletes   int
+	Changes, Woken                                                     int
 }
 
 // Add sums counts up.
@@ -93,6 +94,8 @@ func (c *Counts) Add(o Counts) {
 	c.LogFailures += o.LogFailures
 	c.Unknown += o.Unknown
 	c.Deletes += o.Deletes
+	c.Changes += o.Changes
+	c.Woken += o.Woken
 }
 
 // violation is how a checker ends a run.

@@ -42,10 +42,11 @@ const (
 	// throttleFrom is the share of the log's budget (1/1000) from which intake
 	// of client data slows down; at fullAt it stops.
 	throttleFrom, fullAt = 750, 1000
-	// throttleShare of what is left of the budget is what one shard may take in
-	// one tick once it is throttled: some shards together, and what is on its way
-	// and not counted yet, stay below it, so that the log itself never refuses.
-	throttleShare = 32
+	// freeShare of what is left of the budget is what one shard may take in one
+	// tick (130 MB/s of an empty log of 64 MiB), and throttleShare once it is
+	// throttled: some shards together, and what is on its way and not counted
+	// yet, stay below it, so that the log itself never refuses an append.
+	freeShare, throttleShare = 8, 32
 	// throttleLeast keeps a throttled shard going, one payload at a time.
 	throttleLeast = 64 << 10
 	// defaultBudget is assumed when Config.Budget is not set.
@@ -150,7 +151,7 @@ func NewRunner(c Config) (*Runner, error) {
 	}
 	r.room.L = &r.mu
 	r.walBytes = min(walBytes, share)
-	r.allow = -1 // until the first tick says otherwise
+	r.allow = share // until the first tick says otherwise
 	if err := r.first(); err != nil {
 		return nil, err
 	}
@@ -250,13 +251,15 @@ func (r *Runner) ticked() {
 	}
 	worst := int(r.core.WorstUsage())
 	r.full.Store(worst >= fullAt)
-	r.allow = 0
-	if worst < throttleFrom {
-		r.allow = -1
-	} else if worst < fullAt {
-		left := int(r.c.Budget) / fullAt * (fullAt - worst)
+	left := int(r.c.Budget) / fullAt * max(0, fullAt-worst)
+	switch {
+	case worst >= fullAt:
+		r.allow = 0
+	case worst >= throttleFrom:
 		r.allow = max(left/throttleShare, throttleLeast)
 		r.stats.Throttled.Add(1)
+	default:
+		r.allow = max(left/freeShare, throttleLeast)
 	}
 	r.core.Tick()
 	r.drain()
@@ -330,12 +333,10 @@ func (r *Runner) propose() bool {
 	batch := q.system
 	q.system = nil
 	n, bytes := 0, 0
-	for n < len(q.client) && bytes < passBytes && r.allow != 0 {
+	for n < len(q.client) && bytes < passBytes && r.allow > 0 {
 		p := q.client[n]
 		bytes += p.Bytes
-		if r.allow > 0 {
-			r.allow = max(0, r.allow-p.Bytes)
-		}
+		r.allow -= p.Bytes
 		n++
 	}
 	batch = append(batch, q.client[:n]...)
