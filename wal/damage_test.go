@@ -105,6 +105,69 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
+// TestHolesAreReported: a shard that is not whole from its trim point to its
+// snapshot and commit index has lost entries, even if every file reads well.
+func TestHolesAreReported(t *testing.T) {
+	fill := func(l *Log, s ShardID, from uint64, files int) uint64 {
+		for ; len(l.files) < files; from++ {
+			commit(t, l, &Append{Shard: s, Entries: []Entry{entry(from, 1, strings.Repeat("h", 3000))}})
+		}
+		return from
+	}
+	for name, build := range map[string]func(l *Log){
+		"first entries": func(l *Log) {
+			next := fill(l, 1, 1, 2)
+			commit(t, l, &Append{Shard: 1, Snapshot: &SnapshotPointer{Index: next - 1, Term: 1, Trimmed: 1, TrimmedTerm: 1}})
+		},
+		"all entries": func(l *Log) {
+			commit(t, l, &Append{Shard: 1, Entries: []Entry{entry(1, 1, "a"), entry(2, 1, "b")}})
+			fill(l, 2, 1, 2)
+			commit(t, l, &Append{Shard: 1, Snapshot: &SnapshotPointer{Index: 2, Term: 1, Trimmed: 1, TrimmedTerm: 1}})
+		},
+		"some in the middle": func(l *Log) {
+			commit(t, l, &Append{Shard: 1, Entries: []Entry{entry(1, 1, "a"), entry(2, 1, "b")}})
+			fill(l, 2, 1, 2)
+			s := l.shards[1]
+			l.begin(1000) // a copy of the first entry only
+			l.emptying.buf = make([]byte, 0, 1000)
+			if err := l.copyEntry(&liveRecord{shard: s, index: 1}, s.log.get(1)); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.write(0); err != nil {
+				t.Fatal(err)
+			}
+			commit(t, l, &Append{Shard: 1, Entries: []Entry{entry(3, 1, "c")}})
+		},
+		"the committed end": func(l *Log) {
+			commit(t, l, &Append{Shard: 1, Entries: []Entry{entry(1, 1, "a")}})
+			fill(l, 2, 1, 2)
+			s := l.shards[1]
+			l.begin(1000)
+			l.emptying.buf = make([]byte, 0, 1000)
+			if err := l.copyEntry(&liveRecord{shard: s, index: 1}, s.log.get(1)); err != nil {
+				t.Fatal(err)
+			}
+			l.g.add(s, hardRecord(1, HardState{Term: 1, Commit: 5}, 0, l.g.body[:0]), nil)
+			if err := l.write(0); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := vfs.NewMem(1)
+			l, _ := open(t, mem, smallFiles)
+			build(l)
+			c := mem.Crash(1)
+			if err := c.Remove("wal/" + l.files[0].name); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := Open(c, "wal", smallFiles); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "shard 1") {
+				t.Fatalf("got %v, want corruption of shard 1", err)
+			}
+		})
+	}
+}
+
 // TestTornTail cuts the last group at every 256 bytes: what was before it is
 // there, the cut is logged, and the log goes on.
 func TestTornTail(t *testing.T) {

@@ -176,6 +176,30 @@ func TestWriterFails(t *testing.T) {
 	}
 }
 
+// TestWriterFailsWhenIdle: a closing record that cannot be written takes the log
+// out of service like any other write.
+func TestWriterFailsWhenIdle(t *testing.T) {
+	// The append is the first file's first group; what is written behind it is the
+	// closing record.
+	fs := vfs.NewFaulty(vfs.NewMem(1), func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite && op.Off > blockSize {
+			return syscall.EIO
+		}
+		return nil
+	})
+	w := newWriter(t, fs, Options{})
+	if err := wait(w, &Append{Shard: 1, Entries: []Entry{entry(1, 1, "x")}}); err != nil {
+		t.Fatal(err)
+	}
+	if pos, ok := w.OldestLive(1); !ok || pos >= w.End() || w.Usage().Used == 0 {
+		t.Errorf("oldest entry at %d, end %d, usage %+v", pos, w.End(), w.Usage())
+	}
+	<-w.Failed()
+	if err := w.Err(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("state: %v", err)
+	}
+}
+
 // TestWriterClose commits what is queued and refuses what comes later.
 func TestWriterClose(t *testing.T) {
 	mem := vfs.NewMem(1)
