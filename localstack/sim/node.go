@@ -57,6 +57,7 @@ type nodeFS struct{ *vfs.Faulty }
 
 type nopCloser struct{}
 
+// Close implements io.Closer.
 func (nopCloser) Close() error { return nil }
 
 // Lock implements vfs.FS.

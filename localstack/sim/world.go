@@ -50,6 +50,7 @@ type Failure struct {
 	Trace   string
 }
 
+// Error implements error.
 func (f *Failure) Error() string {
 	return fmt.Sprintf("seed %d: checker %s: %s\n%s", f.Seed, f.Checker, f.What, f.Trace)
 }
@@ -110,10 +111,15 @@ type event struct {
 
 type eventQueue []*event
 
+// Len implements heap.Interface.
 func (q eventQueue) Len() int { return len(q) }
+
+// Less implements heap.Interface.
 func (q eventQueue) Less(i, j int) bool {
 	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
 }
+
+// Swap implements heap.Interface.
 func (q eventQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 
 // Push implements heap.Interface.
