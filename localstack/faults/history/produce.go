@@ -58,7 +58,8 @@ func Start(r *Recorder, l Load) (*Running, error) {
 			// Of what is retried without end every fate is learned.
 			kgo.RecordRetries(1 << 30), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()),
 			kgo.MetadataMinAge(100 * time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
-			kgo.UnknownTopicRetries(-1), kgo.DialTimeout(2 * time.Second), kgo.RequestTimeoutOverhead(10 * time.Second),
+			kgo.UnknownTopicRetries(-1), kgo.DialTimeout(2 * time.Second), // A stopped broker answers nothing: ask the next leader soon.
+			kgo.ProduceRequestTimeout(3 * time.Second), kgo.RequestTimeoutOverhead(2 * time.Second),
 		}, l.Options...)
 		cl, err := kgo.NewClient(opts...)
 		if err != nil {
