@@ -108,7 +108,7 @@ var outside = []struct {
 	{"github.com/twmb/franz-go/pkg/kmsg", []string{"ingest", "localstack", "cmd"}, true},
 	{"github.com/twmb/franz-go/pkg/kfake", nil, true},
 	{"github.com/twmb/franz-go", []string{"ingest", "cmd", "localstack"}, true},
-	{"github.com/aws/", []string{"tiering/object/s3"}, false},
+	{"github.com/aws/", []string{"tiering/object/s3", "localstack/s3"}, false},
 	{"github.com/minio/", []string{"tiering/object/minio"}, false},
 	{"github.com/versity/", []string{"localstack/s3"}, false},
 	{"go.etcd.io/etcd/client", []string{"metadata/etcd", "localstack/etcd", "cmd"}, true},
