@@ -168,6 +168,7 @@ func (b *Broker) startShard(row *metadata.Shard) error {
 		NewStateMachine: func() shard.StateMachine { return partition.NewSet(options) },
 		Send:            b.send,
 		Usage:           b.logUsage,
+		Budget:          b.writer.Usage().Max,
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,9 +31,23 @@ func topicID(ctx context.Context, cl *kgo.Client, topic string) ([16]byte, error
 }
 
 // Produce sends one batch as it is, with acks=all, and returns its base offset.
-func Produce(ctx context.Context, cl *kgo.Client, topic string, partition int32, b batch.Batch) (int64, error) {
+// Only a broker that says that it does not lead, and so has not written, is
+// followed by another attempt.
+func Produce(ctx context.Context, cl *kgo.Client, topic string, partition int32, b batch.Batch) (base int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
+	// The last error says more than that the time is over.
+	_ = Until(ctx, "the leader takes a batch", func() error {
+		base, err = produce(ctx, cl, topic, partition, b)
+		if errors.Is(err, kerr.NotLeaderForPartition) {
+			return err
+		}
+		return nil
+	})
+	return base, err
+}
+
+func produce(ctx context.Context, cl *kgo.Client, topic string, partition int32, b batch.Batch) (int64, error) {
 	id, err := topicID(ctx, cl, topic)
 	if err != nil {
 		return 0, err
