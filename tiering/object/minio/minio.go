@@ -3,7 +3,9 @@
 //
 // Payloads are unsigned and carry a CRC32C header, trailing checksums are off
 // (only MinIO itself takes them without TLS), the library's retries are off
-// (package remote has them), and no upload is of unknown size.
+// (package remote has them), and no upload is of unknown size. After a failure
+// that it deems worth a retry the library still waits up to 0.2 s before it
+// reports it, which adds to the backoff.
 package minio
 
 import (
