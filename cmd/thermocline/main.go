@@ -41,6 +41,6 @@ for as long as retention says.
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(topicCommand(), produceCommand(), consumeCommand(), configCommand(), brokerCommand(), etcdCommand(), s3Command(), devCommand(), benchCommand(), bareNodeCommand())
+	cmd.AddCommand(topicCommand(), produceCommand(), consumeCommand(), configCommand(), brokerCommand(), etcdCommand(), s3Command(), devCommand(), inspectCommand(), benchCommand(), bareNodeCommand())
 	return cmd
 }
