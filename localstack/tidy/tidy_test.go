@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -355,6 +356,39 @@ func TestSizes(t *testing.T) {
 			if lines > maxFunctionLines && !longFunctions[s.path+":"+f.Name.Name] {
 				t.Errorf("%s: %s has %d lines; split it (limit %d)", s.fset.Position(f.Pos()), f.Name.Name, lines, maxFunctionLines)
 			}
+		}
+	}
+}
+
+// TestArchitectureIsTrue checks the names that ARCHITECTURE.md gives: each test
+// exists, and each package folder of its first table.
+func TestArchitectureIsTrue(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	functions, folders := map[string]bool{}, map[string]bool{}
+	for _, s := range tree(t) {
+		folders[s.pkg] = true
+		folders[strings.SplitN(s.pkg, "/", 2)[0]] = true
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				functions[f.Name.Name] = true
+			}
+		}
+	}
+	names := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1)
+	if len(names) < 10 {
+		t.Fatalf("only %d tests are named", len(names))
+	}
+	for _, n := range names {
+		if !functions[n] {
+			t.Errorf("ARCHITECTURE.md names %s, which does not exist", n)
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		if !folders[m[1]] {
+			t.Errorf("ARCHITECTURE.md names the folder %s, which does not exist", m[1])
 		}
 	}
 }
