@@ -65,6 +65,14 @@ next start on the same directory finds everything as it was, also after a crash.
 const devMark = "thermocline-dev"
 
 func (o *devOptions) run(ctx context.Context, out, errOut io.Writer) (err error) {
+	// The S3 library changes the process's working directory.
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return err
+	}
+	// The S3 server's library changes the process's working directory.
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return err
+	}
 	lock, err := o.takeDirectory()
 	if err != nil {
 		return err
