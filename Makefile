@@ -25,7 +25,8 @@ test: ## all Go tests: units, formats, crash tests, simulator, brokers as real p
 check: ## what `test` cannot do with Go alone: strace on live brokers, kcat, the demo
 	@for tool in strace kcat; do command -v $$tool >/dev/null || { \
 	  echo "make check needs $$tool: install it (Debian: apt-get install $$tool)"; exit 1; }; done
-	THERMOCLINE_TOOLS=1 $(GO) test -timeout 20m -count=1 ./localstack/outside/...
+	$(GO) test -timeout 20m -count=1 -tags kcat -run Kcat ./ingest
+	$(GO) test -timeout 20m -count=1 -tags outside ./localstack/outside/...
 
 race: ## the race detector on the packages without etcd and S3 (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./wal/... ./ingest/... ./index/... ./tiering ./tiering/format/... ./cmd/config/...
