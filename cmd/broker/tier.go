@@ -105,6 +105,11 @@ func (b *Broker) sealTerm(ctx context.Context, o *owned, term uint64, changed <-
 		b.fail(err) // the options are wrong, and will be for every shard
 		return
 	}
+	o.work.Go(func() { // so that the first cold fetch here need not open every recent segment
+		if err := b.tier.reader.Warm(ctx, o.set.Manifest()); err != nil && ctx.Err() == nil {
+			log.Debug("warming the index", "error", err)
+		}
+	})
 	b.tier.set(o.id, s)
 	defer b.tier.set(o.id, nil)
 	defer s.Stop()
