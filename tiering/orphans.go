@@ -29,7 +29,8 @@ type OrphanOptions struct {
 	Terms map[uint32]uint64
 	// GivenUp holds names that their uploader has given up.
 	GivenUp []format.Name
-	// Grace spares objects younger than this by the store's clock.
+	// Grace spares objects younger than this at Now by the store's clock; 0
+	// spares none.
 	Grace time.Duration
 	Now   time.Time
 }
@@ -57,7 +58,7 @@ func ListOrphans(ctx context.Context, store object.Store, o OrphanOptions, fn fu
 				return true
 			}
 			age := o.Now.Sub(time.UnixMilli(i.ModifiedUnixMilli))
-			if refs[name] || age < o.Grace || !gone[name] && name.Term >= o.Terms[name.Shard] {
+			if refs[name] || o.Grace > 0 && age < o.Grace || !gone[name] && name.Term >= o.Terms[name.Shard] {
 				return true
 			}
 			more = fn(Orphan{Name: name, Key: i.Key, Bytes: i.Size, Age: age})

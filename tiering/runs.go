@@ -109,7 +109,14 @@ func (b *runBuilder) build(ctx context.Context, m *format.Manifest, j job) error
 	if fence.Key, err = b.s.upload(ctx, name, fenceSpool, fence.CRC32C); err != nil {
 		return err
 	}
-	return b.commit(ctx, run, replaces, fence)
+	if err := b.commit(ctx, run, replaces, fence); err != nil {
+		return err
+	}
+	b.s.superseded(m.Fence.Key)
+	for i := range j.runs {
+		b.s.superseded(j.runs[i].Key)
+	}
+	return nil
 }
 
 func (b *runBuilder) estimate(j job) int64 {

@@ -144,17 +144,30 @@ func (s *Sealer) failed(what string, err error, attempt int) {
 
 // giveUp remembers a name that will never be committed.
 func (s *Sealer) giveUp(n format.Name) {
+	s.count.orphans.Add(1)
+	s.remember(n)
+}
+
+// superseded remembers the name of an object that a commit has replaced:
+// nothing refers to it any more, and nothing will.
+func (s *Sealer) superseded(key string) {
+	if name, err := format.ParseName(key); err == nil {
+		s.remember(name)
+	}
+}
+
+func (s *Sealer) remember(n format.Name) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count.orphans.Add(1)
 	if len(s.givenUp) == givenUpMax {
 		s.givenUp = s.givenUp[1:]
 	}
 	s.givenUp = append(s.givenUp, n)
 }
 
-// GivenUp lists uploads that this sealer will never commit: orphans before a
-// higher term comes, if they are in the store at all.
+// GivenUp lists uploads that this sealer will never commit, and objects that
+// its commits have replaced: orphans before a higher term comes, if they are in
+// the store at all.
 func (s *Sealer) GivenUp() []format.Name {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 
 	"path/filepath"
@@ -101,23 +102,31 @@ func (c *Cluster) startAll(ctx context.Context) error {
 	return c.WaitReady(ctx)
 }
 
+// Ports are drawn below those that the kernel gives to outgoing connections,
+// so that nobody else's connection can sit on one while a broker restarts.
+const portMin, portMax = 10_000, 30_000
+
 // choosePorts picks free ports; they stay the same over restarts.
 func (c *Cluster) choosePorts() error {
 	n := c.options.Brokers*5 + 3
-	ports := make([]int, n)
-	listeners := make([]net.Listener, 0, n)
+	var ports []int
+	var listeners []net.Listener
 	defer func() {
 		for _, l := range listeners {
 			l.Close()
 		}
 	}()
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(ports) < n; tries++ {
+		port := portMin + rand.IntN(portMax-portMin)
+		l, err := net.Listen("tcp", local(port))
 		if err != nil {
-			return fmt.Errorf("processes: no free port: %w", err)
+			if tries > 100*n {
+				return fmt.Errorf("processes: no free port: %w", err)
+			}
+			continue
 		}
 		listeners = append(listeners, l)
-		ports[i] = l.Addr().(*net.TCPAddr).Port
+		ports = append(ports, port)
 	}
 	b := c.options.Brokers
 	c.kafka, c.http, c.peers = ports[:b], ports[b:2*b], ports[2*b:3*b]
@@ -252,14 +261,27 @@ func (c *Cluster) waitBroker(ctx context.Context, i int) error {
 		if err == nil && len(resp.Brokers) == len(c.Brokers) {
 			return nil
 		}
+		if err := c.ended(); err != nil {
+			return err
+		}
 		select {
-		case <-c.Brokers[i].Done():
-			return fmt.Errorf("processes: %s ended early: %w", c.Brokers[i].Name, c.Brokers[i].failure())
 		case <-ctx.Done():
 			return fmt.Errorf("processes: %s is not ready (see %s): %w", c.Brokers[i].Name, c.Brokers[i].LogFile, ctx.Err())
 		case <-tick.C:
 		}
 	}
+}
+
+// ended tells which broker is not running; it is never ready without.
+func (c *Cluster) ended() error {
+	for _, b := range c.Brokers {
+		select {
+		case <-b.Done():
+			return fmt.Errorf("processes: %s ended early: %w", b.Name, b.failure())
+		default:
+		}
+	}
+	return nil
 }
 
 // Close ends every process: gracefully, then, after a while, for good.
