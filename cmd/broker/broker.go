@@ -61,6 +61,7 @@ type Broker struct {
 	shards     *shards
 	peers      *transport.Transport
 	uploads    object.Store
+	cold       object.Store
 	tier       *tier
 
 	registration *metadata.Registration
@@ -80,7 +81,7 @@ type Broker struct {
 func Start(ctx context.Context, o Options) (*Broker, error) {
 	b := &Broker{
 		cfg: o.Config, id: metadata.BrokerID(o.Config.NodeID), log: o.Logger.With("broker", o.Config.NodeID),
-		store: o.Metadata, uploads: o.Uploads,
+		store: o.Metadata, uploads: o.Uploads, cold: o.Cold,
 		shards: &shards{byID: map[metadata.ShardID]*owned{}}, shardStats: &shard.Stats{},
 		buffers: shard.NewBuffers(idleBufferBytes, false),
 		failed:  make(chan error, 1),

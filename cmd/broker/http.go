@@ -21,6 +21,7 @@ type Admin struct {
 	listener net.Listener
 	server   *http.Server
 	meters   *sdkmetric.MeterProvider
+	exported *exported
 	ended    chan struct{}
 	mux      *http.ServeMux
 }
@@ -37,12 +38,13 @@ func StartAdmin(addr string, ready Check, status func() any) (*Admin, error) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo())
+	figures := &exported{started: time.Now()}
+	exporter, err := otelprom.New(otelprom.WithRegisterer(registry), otelprom.WithoutScopeInfo(), otelprom.WithProducer(figures))
 	if err != nil {
 		l.Close()
 		return nil, err
 	}
-	a := &Admin{listener: l, meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), ended: make(chan struct{}), mux: adminMux(registry, ready, status)}
+	a := &Admin{listener: l, meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), exported: figures, ended: make(chan struct{}), mux: adminMux(registry, ready, status)}
 	a.server = &http.Server{Handler: a.mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(a.ended)

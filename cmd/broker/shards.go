@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"thermocline/ingest"
 	"thermocline/ingest/partition"
@@ -24,6 +25,8 @@ type owned struct {
 	runner *shard.Runner
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+	// leaderChanges counts changes of leader that the replica has seen.
+	leaderChanges atomic.Int64
 }
 
 // State makes owned an ingest.Replica, with the runner's methods below.
@@ -47,6 +50,17 @@ func (o *owned) watchLeadership() (<-chan struct{}, func()) {
 		}
 	})
 	return c, cancel
+}
+
+// countLeaders counts changes of leader until the runner ends.
+func (o *owned) countLeaders() {
+	last := shard.ReplicaID(0) // the shard's goroutine alone uses it
+	o.runner.Subscribe(func(l shard.Leadership) {
+		if l.Leader != 0 && l.Leader != last {
+			last = l.Leader
+			o.leaderChanges.Add(1)
+		}
+	})
 }
 
 // shards holds this broker's replicas. Replicas are added when the metadata
@@ -175,6 +189,7 @@ func (b *Broker) startShard(row *metadata.Shard) error {
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
 	o := &owned{id: row.ID, set: set, runner: runner, cancel: cancel}
+	o.countLeaders()
 	b.shards.add(o)
 	rec := &reconciler{owned: o, view: b.view, store: b.store, log: log}
 	o.work.Go(func() { rec.run(ctx) })
