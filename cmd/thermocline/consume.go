@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -14,8 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
+
+// leaderTimeout is how long a tool waits for partitions to have leaders.
+const leaderTimeout = 30 * time.Second
 
 type consumeOptions struct {
 	from       string
@@ -111,17 +116,11 @@ func (p *consumePlan) starts() map[int32]kgo.Offset {
 // plan resolves --from and --until-end to offsets, so that what is read does
 // not depend on when the fetches happen.
 func (o *consumeOptions) plan(ctx context.Context, adm *kadm.Client, topic string) (*consumePlan, error) {
-	starts, err := adm.ListStartOffsets(ctx, topic)
-	if err == nil {
-		err = starts.Error()
-	}
+	starts, err := listOffsets(ctx, func() (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, topic) })
 	if err != nil {
 		return nil, fmt.Errorf("topic %s: %w", topic, err)
 	}
-	ends, err := adm.ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
+	ends, err := listOffsets(ctx, func() (kadm.ListedOffsets, error) { return adm.ListEndOffsets(ctx, topic) })
 	if err != nil {
 		return nil, fmt.Errorf("topic %s: %w", topic, err)
 	}
@@ -147,6 +146,39 @@ func (o *consumeOptions) plan(ctx context.Context, adm *kadm.Client, topic strin
 		return nil, fmt.Errorf("topic %s has no such partition: it has %d", topic, len(ends[topic]))
 	}
 	return p, nil
+}
+
+// listOffsets asks again while leaders are changing: a broker that has just
+// died is still named as leader for a moment.
+func listOffsets(ctx context.Context, ask func() (kadm.ListedOffsets, error)) (kadm.ListedOffsets, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		offsets, err := ask()
+		if err == nil {
+			err = offsets.Error()
+		}
+		if err == nil || !leaderMoving(err) {
+			return offsets, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
+	}
+}
+
+// leaderMoving tells whether an error may be over once a new leader is known.
+func leaderMoving(err error) bool {
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return false
+	}
+	var network net.Error
+	var shards *kadm.ShardErrors
+	return kerr.IsRetriable(err) || errors.As(err, &network) || errors.As(err, &shards) || errors.Is(err, io.EOF)
 }
 
 func (o *consumeOptions) wants(id int32) bool {
@@ -188,10 +220,7 @@ func (o *consumeOptions) resolveFrom(ctx context.Context, adm *kadm.Client, topi
 	if err != nil {
 		return nil, err
 	}
-	found, err := adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
-	if err == nil {
-		err = found.Error()
-	}
+	found, err := listOffsets(ctx, func() (kadm.ListedOffsets, error) { return adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic) })
 	if err != nil {
 		return nil, fmt.Errorf("looking up %s: %w", at.Format(time.RFC3339), err)
 	}
