@@ -33,7 +33,8 @@ type Writer struct {
 	mu       sync.Mutex
 	notFull  sync.Cond // queue and bytes within bounds
 	queue    []*Append
-	bytes    int64
+	bytes    int64 // queued
+	writing  int64 // of the group that is with the log
 	stopping bool
 	stopped  bool // the goroutine takes nothing any more
 	stopErr  error
@@ -107,7 +108,16 @@ func (w *Writer) ReadPayload(s ShardID, index, term uint64, get func(n int) []by
 }
 
 // Usage returns how full the log is.
-func (w *Writer) Usage() Usage { return w.log.Usage() }
+//
+// What is queued or being written counts as used: intake that goes by it must
+// not take the same room twice while a sync takes long.
+func (w *Writer) Usage() Usage {
+	u := w.log.Usage()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	u.Used += w.bytes + w.writing
+	return u
+}
 
 // End is the synced end of the log.
 func (w *Writer) End() Position { return w.log.End() }
@@ -189,6 +199,7 @@ func (w *Writer) take() (group []*Append, stopping bool) {
 	clear(w.queue[rest:])
 	w.queue = w.queue[:rest]
 	w.bytes -= total
+	w.writing = total
 	if n > 0 {
 		w.notFull.Broadcast()
 	}

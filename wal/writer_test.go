@@ -75,6 +75,10 @@ func TestWriterGroups(t *testing.T) {
 	if s := w.Stats(); s.QueueLen < 199 || s.QueueBytes == 0 {
 		t.Errorf("queue of %d appends, %d bytes", s.QueueLen, s.QueueBytes)
 	}
+	// What waits and what is being written counts before it is synced.
+	if u, queued := w.Usage().Used, w.Stats().QueueBytes; u <= queued {
+		t.Errorf("%d bytes used with %d queued and a group under way", u, queued)
+	}
 	close(gate)
 	wg.Wait()
 	s := w.Stats()

@@ -43,10 +43,11 @@ const (
 	// of client data slows down; at fullAt it stops.
 	throttleFrom, fullAt = 750, 1000
 	// freeShare of what is left of the budget is what one shard may take in one
-	// tick (130 MB/s of an empty log of 64 MiB), and throttleShare once it is
-	// throttled: some shards together, and what is on its way and not counted
-	// yet, stay below it, so that the log itself never refuses an append.
-	freeShare, throttleShare = 8, 32
+	// tick (30 MB/s of an empty log of 64 MiB), and throttleShare once it is
+	// throttled: half a dozen shards together stay below what is left for the
+	// five ticks that a report from another broker, whose log is slower, may be
+	// late, so that the log itself never refuses an append.
+	freeShare, throttleShare = 32, 128
 	// throttleLeast keeps a throttled shard going, one payload at a time.
 	throttleLeast = 64 << 10
 	// defaultBudget is assumed when Config.Budget is not set.
@@ -252,15 +253,17 @@ func (r *Runner) ticked() {
 	worst := int(r.core.WorstUsage())
 	r.full.Store(worst >= fullAt)
 	left := int(r.c.Budget) / fullAt * max(0, fullAt-worst)
+	share := 0
 	switch {
 	case worst >= fullAt:
-		r.allow = 0
 	case worst >= throttleFrom:
-		r.allow = max(left/throttleShare, throttleLeast)
+		share = max(left/throttleShare, throttleLeast)
 		r.stats.Throttled.Add(1)
 	default:
-		r.allow = max(left/freeShare, throttleLeast)
+		share = max(left/freeShare, throttleLeast)
 	}
+	// What the last proposal took beyond its share is paid back first.
+	r.allow = min(r.allow+share, share)
 	r.core.Tick()
 	r.drain()
 }

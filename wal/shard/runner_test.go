@@ -272,3 +272,34 @@ func TestRunnerRefusesWhenFull(t *testing.T) {
 		t.Fatal(o[0].Err)
 	}
 }
+
+// TestRunnerPaysBack: a proposal larger than a tick's share is taken whole, and
+// the ticks after it pay for it, so that large proposals do not outrun the log.
+func TestRunnerPaysBack(t *testing.T) {
+	c := newRunnerCluster(t)
+	defer c.stop()
+	l := c.ready()
+	type look struct{ after, next int }
+	got := make(chan look, 1)
+	l.post(func() {
+		l.core.SetUsage(throttleFrom)
+		l.ticked()
+		share := l.allow
+		l.allow -= 3 * share // a proposal of three shares
+		after := l.allow
+		l.ticked()
+		got <- look{after + share, l.allow}
+		for range 10 {
+			l.ticked()
+		}
+		if l.allow != share {
+			t.Errorf("after ten quiet ticks expected one share of %d, found %d", share, l.allow)
+		}
+	})
+	if g := <-got; g.next != g.after {
+		t.Errorf("expected %d after one tick, found %d", g.after, g.next)
+	}
+	if _, err := l.Status(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
