@@ -72,6 +72,7 @@ if grep -E 'hot bytes +[1-9]' "$work/inspect"; then echo "hot bytes are left"; e
 say "4. Kill the broker that leads flights/0 (kill -9)"
 leader=$("$bin" topic describe flights | awk '$1 == "0" {print $2}')
 kill -9 "${broker[$leader]}"
+wait "${broker[$leader]}" 2>/dev/null || true
 echo "broker $leader is gone"
 
 say "5. Replay from the beginning with kcat and with our own consumer"
