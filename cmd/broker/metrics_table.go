@@ -43,7 +43,7 @@ func ofIngest(get func(*ingest.Stats) int64) func(*figures, emitter) {
 }
 
 var clientMetrics = []metric{
-	{name: "thermocline.broker.ready", unit: "1", kind: gauge, about: "1 while every shard that should be here runs and has a leader", read: one(func(s *figures) float64 { return truth(s.ready) })},
+	{name: "thermocline.broker.ready", kind: gauge, about: "1 while every shard that should be here runs and has a leader", read: one(func(s *figures) float64 { return truth(s.ready) })},
 	{name: "thermocline.connections.active", unit: "{connection}", kind: gauge, about: "Client connections that are open", read: ofIngest(func(i *ingest.Stats) int64 { return i.Connections })},
 	{name: "thermocline.connections.accepted", unit: "{connection}", about: "Client connections accepted", read: ofIngest(func(i *ingest.Stats) int64 { return i.Accepted })},
 	{name: "thermocline.connections.rejected", unit: "{connection}", about: "Client connections turned away by a limit", read: ofIngest(func(i *ingest.Stats) int64 { return i.Rejected })},
@@ -128,7 +128,7 @@ var walMetrics = []metric{
 	{name: "thermocline.wal.used", unit: "By", kind: gauge, about: "Bytes that the log still needs; intake is throttled from 75 % of the limit", read: ofUsage(func(u *wal.Usage) int64 { return u.Used })},
 	{name: "thermocline.wal.limit", unit: "By", kind: gauge, about: "What the used bytes may come to: wal.max.bytes without its reserves", read: ofUsage(func(u *wal.Usage) int64 { return u.Max })},
 	{name: "thermocline.wal.disk", unit: "By", kind: gauge, about: "Bytes of all log files on the disk", read: ofUsage(func(u *wal.Usage) int64 { return u.Disk })},
-	{name: "thermocline.wal.failed", unit: "1", kind: gauge, about: "1 once the log is out of service after a failed write or fdatasync", read: one(func(s *figures) float64 { return truth(s.failed) })},
+	{name: "thermocline.wal.failed", kind: gauge, about: "1 once the log is out of service after a failed write or fdatasync", read: one(func(s *figures) float64 { return truth(s.failed) })},
 }
 
 func ofShard(get func(*shardFigures) float64) func(*figures, emitter) {
@@ -149,10 +149,10 @@ func behind(a, b uint64) uint64 { return a - min(a, b) }
 var byShard = []string{"shard"}
 
 var shardMetrics = []metric{
-	{name: "thermocline.shard.leader", unit: "1", kind: gauge, attrs: byShard, about: "1 on the broker that leads the shard and takes requests", read: ofShard(func(f *shardFigures) float64 { return truth(f.status.Ready) })},
+	{name: "thermocline.shard.leader", kind: gauge, attrs: byShard, about: "1 on the broker that leads the shard and takes requests", read: ofShard(func(f *shardFigures) float64 { return truth(f.status.Ready) })},
 	{name: "thermocline.shard.leader.changes", unit: "{change}", attrs: byShard, about: "Changes of leader that this replica has seen", read: ofShard(func(f *shardFigures) float64 { return float64(f.changes) })},
-	{name: "thermocline.shard.failed", unit: "1", kind: gauge, attrs: byShard, about: "1 while the replica is out of service", read: ofShard(func(f *shardFigures) float64 { return truth(f.status.Failed != "") })},
-	{name: "thermocline.shard.term", unit: "1", kind: gauge, attrs: byShard, about: "Raft term", read: ofStatus(func(s *shard.Status) uint64 { return s.Term })},
+	{name: "thermocline.shard.failed", kind: gauge, attrs: byShard, about: "1 while the replica is out of service", read: ofShard(func(f *shardFigures) float64 { return truth(f.status.Failed != "") })},
+	{name: "thermocline.shard.term", kind: gauge, attrs: byShard, about: "Raft term", read: ofStatus(func(s *shard.Status) uint64 { return s.Term })},
 	{name: "thermocline.shard.commit", unit: "{entry}", kind: gauge, attrs: byShard, about: "Committed Raft index", read: ofStatus(func(s *shard.Status) uint64 { return s.Commit })},
 	{name: "thermocline.shard.apply.lag", unit: "{entry}", kind: gauge, attrs: byShard, about: "Entries committed and not applied", read: ofStatus(func(s *shard.Status) uint64 { return behind(s.Commit, s.Applied) })},
 	{name: "thermocline.shard.hw", unit: "{entry}", kind: gauge, attrs: byShard, about: "High watermark as a Raft index", read: ofStatus(func(s *shard.Status) uint64 { return s.HW })},
@@ -326,9 +326,9 @@ var peerMetrics = []metric{
 }
 
 var metadataMetrics = []metric{
-	{name: "thermocline.metadata.healthy", unit: "1", kind: gauge, about: "1 while the metadata store answers and its changes arrive", read: one(func(s *figures) float64 { return truth(s.health.Healthy) })},
+	{name: "thermocline.metadata.healthy", kind: gauge, about: "1 while the metadata store answers and its changes arrive", read: one(func(s *figures) float64 { return truth(s.health.Healthy) })},
 	{name: "thermocline.metadata.contact.age", unit: "s", kind: gauge, about: "Since the last sign of life of the metadata store", read: one(func(s *figures) float64 { return max(s.now.Sub(s.health.LastContact).Seconds(), 0) })},
-	{name: "thermocline.metadata.revision", unit: "1", kind: gauge, about: "Revision of the metadata that this broker has", read: one(func(s *figures) float64 { return float64(s.health.Revision) })},
+	{name: "thermocline.metadata.revision", kind: gauge, about: "Revision of the metadata that this broker has", read: one(func(s *figures) float64 { return float64(s.health.Revision) })},
 	{name: "thermocline.metadata.rows.refused", unit: "{row}", kind: gauge, about: "Rows that this binary cannot read", read: one(func(s *figures) float64 { return float64(len(s.health.Refused)) })},
 	{name: "thermocline.metadata.topics", unit: "{topic}", kind: gauge, about: "Topics", read: one(func(s *figures) float64 { return float64(len(s.b.view.Topics())) })},
 	{name: "thermocline.metadata.brokers", unit: "{broker}", kind: gauge, attrs: []string{"state"}, about: "Registered brokers whose lease holds (alive) or has lapsed (gone)", read: func(s *figures, emit emitter) {
@@ -343,5 +343,5 @@ var metadataMetrics = []metric{
 		emit(float64(alive), "alive")
 		emit(float64(gone), "gone")
 	}},
-	{name: "thermocline.metadata.controller", unit: "1", kind: gauge, about: "1 on the broker that is controller", read: one(func(s *figures) float64 { return truth(s.b.view.Cluster().Controller == s.b.id) })},
+	{name: "thermocline.metadata.controller", kind: gauge, about: "1 on the broker that is controller", read: one(func(s *figures) float64 { return truth(s.b.view.Cluster().Controller == s.b.id) })},
 }
