@@ -31,7 +31,7 @@ Everything stays on loopback. Machines are noisy: compare columns of one run.`,
 	f.StringVar(&o.Peer, "peer", "", "kafka: measure Apache Kafka "+bench.KafkaVersion+" beside")
 	f.StringVar(&o.KafkaLibs, "kafka-libs", filepath.Join(cache, "thermocline"), "where Apache Kafka's jars are kept")
 	f.DurationVar(&o.Duration, "duration", 20*time.Second, "of each load")
-	f.StringSliceVar(&o.Only, "only", nil, "only rows whose name contains one of these")
+	f.StringArrayVar(&o.Only, "only", nil, "only rows whose name contains this; may be repeated")
 	f.StringArrayVar(&settings, "set", nil, "broker setting key=value; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		set, err := parseConfigs(settings)

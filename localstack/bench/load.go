@@ -69,6 +69,46 @@ func CreateTopic(ctx context.Context, seeds []string, topic string, partitions i
 	}
 }
 
+// Roll asks for a topic to be sealed, uploaded and trimmed, and waits until
+// the brokers hold none of it themselves.
+func Roll(ctx context.Context, seeds []string, topic string) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(seeds...))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	adm := kadm.NewClient(cl)
+	ends, err := adm.ListEndOffsets(ctx, topic)
+	if err != nil {
+		return err
+	}
+	now := strconv.FormatInt(time.Now().UnixMilli(), 10)
+	if _, err := adm.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "thermocline.roll", Value: &now}}, topic); err != nil {
+		return err
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		const earliestLocal = -4 // KIP-405
+		local, err := adm.ListOffsetsAfterMilli(ctx, earliestLocal, topic)
+		done := err == nil && local.Error() == nil
+		ends.Each(func(e kadm.ListedOffset) {
+			l, ok := local.Lookup(topic, e.Partition)
+			done = done && ok && l.Offset >= e.Offset
+		})
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("bench: %s is not in the store: %w", topic, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
 // Produce runs a load with franz-go, acks=all and idempotent, and counts the
 // processor time of the brokers named by pids meanwhile.
 func Produce(ctx context.Context, seeds []string, l Load, pids []int) (Produced, error) {

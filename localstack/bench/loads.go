@@ -47,12 +47,35 @@ func (r *runner) produce1K(ctx context.Context, t *target) error {
 	}
 	r.put(t.column, "consume hot, one client", "MB/s", c.MBps(), true, ">= 0.7 of kafka")
 	r.put(t.column, "consume hot, broker CPU", "s/GB", c.CPU/(float64(c.Bytes)/1e9), false, "")
+	if t.column == Ours {
+		return r.cold(ctx, t, p.Records)
+	}
+	return nil
+}
+
+// cold rolls the topic to the store and reads all of it back from there.
+func (r *runner) cold(ctx context.Context, t *target, records int64) error {
+	if err := Roll(ctx, t.seeds, "kib"); err != nil {
+		return err
+	}
+	c, err := Consume(ctx, t.seeds, "kib", records, t.pids)
+	if err != nil {
+		return err
+	}
+	r.put(t.column, "consume cold, from the bucket, one client", "MB/s", c.MBps(), true, "")
+	r.put(t.column, "consume cold, broker CPU", "s/GB", c.CPU/(float64(c.Bytes)/1e9), false, "")
 	return nil
 }
 
 func (r *runner) produce100(ctx context.Context, t *target) error {
-	if !r.wanted("100 B") {
+	const name = "produce 100 B, franz-go"
+	if !r.wanted(name) {
 		return nil
+	}
+	if t.column == Ours {
+		if err := r.sink(ctx, name); err != nil {
+			return err
+		}
 	}
 	if err := CreateTopic(ctx, t.seeds, "small", partitions); err != nil {
 		return err
@@ -61,7 +84,22 @@ func (r *runner) produce100(ctx context.Context, t *target) error {
 	if err != nil {
 		return err
 	}
-	r.put(t.column, "produce 100 B, franz-go", "records/s", p.RecordsPerSecond(), true, ">= 0.5 of the sink")
+	r.put(t.column, name, "records/s", p.RecordsPerSecond(), true, ">= 0.5 of the sink (machine)")
+	return nil
+}
+
+// sink runs the same client against a peer that only answers.
+func (r *runner) sink(ctx context.Context, name string) error {
+	s, err := NewSink("small", partitions)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	p, err := Produce(ctx, []string{s.Addr()}, Load{Topic: "small", RecordBytes: 100, Duration: min(r.o.Duration, 10*time.Second), BatchBytes: 1 << 20}, nil)
+	if err != nil {
+		return err
+	}
+	r.put(Floor, name, "records/s", p.RecordsPerSecond(), true, ">= 0.5 of the sink (machine)")
 	return nil
 }
 
