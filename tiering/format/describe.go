@@ -182,7 +182,7 @@ func describeSegment(r io.ReaderAt, size int64) (*SegmentDescription, error) {
 			return nil, err
 		}
 		if crc != part.crc {
-			return nil, corrupt("segment %s: expected crc %08x, found %08x", part.name, part.crc, crc)
+			return nil, corrupt("segment %s, %d bytes at %d: expected crc %08x, found %08x", part.name, part.n, part.at, part.crc, crc)
 		}
 	}
 	d := &SegmentDescription{Cluster: s.Info.Cluster, Shard: s.Info.Shard, Term: s.Info.Term, FirstIndex: s.Info.FirstIndex,
@@ -202,7 +202,7 @@ func describeSegment(r io.ReaderAt, size int64) (*SegmentDescription, error) {
 			return nil, err
 		}
 		if _, err := VerifyExtent(e, s.Directory.Epoch(i), data); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("extent of %d bytes at %d: %w", e.Length, e.Position, err)
 		}
 	}
 	return d, nil
@@ -216,7 +216,7 @@ func (s *Segment) describePartition(r io.ReaderAt, ref PartitionRef) (*Partition
 	}
 	x, err := ParsePartitionIndex(p)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("partition index at %d: %w", pos, err)
 	}
 	if x.Ref != ref {
 		return nil, corrupt("partition index at %d: expected partition reference %d, found %d", pos, ref, x.Ref)
@@ -243,7 +243,7 @@ func describeRun(r io.ReaderAt, size int64) (*RunDescription, error) {
 		}
 		pg, err := ParsePage(p)
 		if err != nil {
-			return nil, fmt.Errorf("run %d, page %d: %w", f.ID, i, err)
+			return nil, fmt.Errorf("run %d, page %d at %d: %w", f.ID, i, i*PageLen, err)
 		}
 		d.Entries += uint64(len(pg.Directory.Extents))
 	}
@@ -277,7 +277,7 @@ func describeFence(r io.ReaderAt, size int64) (*FenceDescription, error) {
 		}
 		b, err := ParseFenceBlock(p)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("fence block %d at %d: %w", i, i*PageLen, err)
 		}
 		d.Fences += uint64(len(b.Fences))
 		for _, fence := range b.Fences {
