@@ -169,14 +169,21 @@ func (b *Broker) joinCluster(ctx context.Context) (string, error) {
 		return "", err
 	}
 	b.replica = replica
-	info, err := metadata.EnsureCluster(ctx, b.store, metadata.ClusterInfo{ID: newClusterID(), Created: time.Now()})
+	var info metadata.ClusterInfo
+	err = untilAnswered(ctx, b.log, func(ctx context.Context) (err error) {
+		info, err = metadata.EnsureCluster(ctx, b.store, metadata.ClusterInfo{ID: newClusterID(), Created: time.Now()})
+		return err
+	})
 	if err != nil {
 		return "", err
 	}
 	if err := id.join(b.cfg.DataDir, info.ID); err != nil {
 		return "", err
 	}
-	b.view, err = metadata.OpenView(ctx, b.store, metadata.ViewOptions{Logger: b.log})
+	err = untilAnswered(ctx, b.log, func(ctx context.Context) (err error) {
+		b.view, err = metadata.OpenView(ctx, b.store, metadata.ViewOptions{Logger: b.log})
+		return err
+	})
 	return info.ID, err
 }
 

@@ -16,6 +16,7 @@ var smallSegments = map[string]string{"tiering.segment.bytes": "4MiB", "tiering.
 // TestKilledLeaders: the busiest leader dies ten times under load, then all
 // brokers at once, and every acknowledged record is where it was acknowledged.
 func TestKilledLeaders(t *testing.T) {
+	t.Parallel()
 	c, ctx := cluster(t, smallSegments)
 	must(t, faults.CreateTopic(ctx, c, "killed", partitions, nil))
 	r := history.NewRecorder()
@@ -46,6 +47,7 @@ func TestKilledLeaders(t *testing.T) {
 // TestStoppedLeader: a leader that does not run for longer than an election
 // takes, and then goes on, acknowledges nothing that the new leader has not.
 func TestStoppedLeader(t *testing.T) {
+	t.Parallel()
 	c, ctx := cluster(t, smallSegments)
 	must(t, faults.CreateTopic(ctx, c, "stopped", partitions, nil))
 	r := history.NewRecorder()
@@ -72,6 +74,7 @@ func TestStoppedLeader(t *testing.T) {
 // TestRollingRestart: brokers that are stopped by SIGTERM hand over first, so
 // that producers see nothing but a refresh.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	c, ctx := cluster(t, smallSegments)
 	must(t, faults.CreateTopic(ctx, c, "rolled", partitions, nil))
 	r := history.NewRecorder()

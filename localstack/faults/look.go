@@ -32,7 +32,7 @@ func Until(ctx context.Context, what string, cond func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("faults: waiting until %s: %w (%w)", what, err, ctx.Err())
+			return fmt.Errorf("faults: waiting until %s: %w (%w)", what, err, context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
@@ -52,8 +52,18 @@ func Get(url string) (code int, body string, err error) {
 	return resp.StatusCode, string(raw), err
 }
 
-// Ready waits until broker i says that it is.
+// Ready waits until broker i says that it is, or has ended.
 func Ready(ctx context.Context, c *processes.Cluster, i int) error {
+	p := c.Brokers[i]
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-p.Done():
+			cancel(fmt.Errorf("%s has ended (see %s)", p.Name, p.LogFile))
+		case <-ctx.Done():
+		}
+	}()
 	return Until(ctx, fmt.Sprintf("broker %d is ready", i+1), func() error {
 		code, body, err := Get(c.HTTP(i) + "/readyz")
 		if err == nil && code != http.StatusOK {

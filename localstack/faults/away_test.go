@@ -82,7 +82,7 @@ func proxied(t *testing.T, settings map[string]string) (c *processes.Cluster, ct
 	return c, ctx, p, store
 }
 
-// TestStoreFaults: whatever the store does, no broker dies and no acknowledged
+// TestStoreFaults comes first, since it takes longest: whatever the store does, no broker dies and no acknowledged
 // record is lost; produce goes on until the log's budget is used, gets a
 // retriable error then, and recovers by itself; what is left behind in the
 // store is found by a listing.
