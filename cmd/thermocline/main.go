@@ -15,6 +15,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := root().ExecuteContext(ctx)
 	stop()
 	if err != nil && !errors.Is(err, context.Canceled) {

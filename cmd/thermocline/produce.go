@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -96,6 +98,7 @@ func (o *produceOptions) run(cmd *cobra.Command, c *cluster, topic string, files
 func (o *produceOptions) clientOptions(topic string) ([]kgo.Opt, error) {
 	opts := []kgo.Opt{
 		kgo.DefaultProduceTopic(topic),
+		kgo.AllowAutoTopicCreation(), // as Kafka's own console producer; the brokers decide
 		kgo.MaxBufferedRecords(maxBuffered),
 		kgo.ProducerLinger(5 * time.Millisecond),
 		// By count: the client's own time limit counts from the record's
@@ -253,7 +256,7 @@ func (p *publisher) flush() error {
 		return err
 	}
 	if err := p.failure(); err != nil {
-		return fmt.Errorf("%d of %d records were acknowledged, then: %w", p.acked.Load(), p.sent, err)
+		return fmt.Errorf("%d of %d records were acknowledged, then: %w%s", p.acked.Load(), p.sent, err, hint(err))
 	}
 	return nil
 }
@@ -272,4 +275,15 @@ func (p *publisher) progress(w io.Writer, quiet bool) (stop func()) {
 		}
 		return fmt.Sprintf("%s %d records, %.1f MB, %.0f records/s, %.1f MB/s", verb, n, b/1e6, float64(n)/secs, b/1e6/secs)
 	})
+}
+
+// hint says what to do about the errors that people meet first.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return " (create it with: thermocline topic create TOPIC)"
+	case errors.Is(err, kerr.MessageTooLarge):
+		return " (the topic's max.message.bytes is the limit)"
+	}
+	return ""
 }

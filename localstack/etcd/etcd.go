@@ -300,6 +300,13 @@ func (s *Server) Close() error {
 		if cerr := s.client.Close(); cerr != nil && !errors.Is(cerr, context.Canceled) {
 			err = fmt.Errorf("etcd: close the client of member %s: %w", s.c.Name, cerr)
 		}
+		select {
+		case <-s.etcd.Server.ReadyNotify():
+		default:
+			// The library's Close waits for listeners that begin only once the
+			// member is ready, which a lone member of three may never be.
+			s.etcd.Server.HardStop()
+		}
 		s.etcd.Close()
 		close(s.closed)
 		err = errors.Join(err, s.lock.Close())

@@ -231,13 +231,14 @@ func TestThreeMembersOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A member that never became ready can still be closed.
+// A member that never became ready can still be closed, also one that would
+// have listened for clients.
 func TestCloseBeforeReady(t *testing.T) {
 	noLeaks(t)
 	ctx := bounded(t)
 	addrs := freePorts(t, 3)
 	s := start(ctx, t, etcd.Config{
-		Name: "m1", DataDir: t.TempDir(), PeerAddr: addrs[0],
+		Name: "m1", DataDir: t.TempDir(), PeerAddr: addrs[0], ClientAddr: "127.0.0.1:0",
 		InitialCluster: map[string]string{"m1": addrs[0], "m2": addrs[1], "m3": addrs[2]},
 	})
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
