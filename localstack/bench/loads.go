@@ -25,7 +25,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 // produce1K is full speed with 1 KiB records, and reading them back hot.
 func (r *runner) produce1K(ctx context.Context, t *target) error {
-	if !r.wanted("1 KiB") {
+	if !r.wanted("produce 1 KiB, acks=all") {
 		return nil
 	}
 	if err := CreateTopic(ctx, t.seeds, "kib", partitions); err != nil {
@@ -104,7 +104,7 @@ func (r *runner) sink(ctx context.Context, name string) error {
 }
 
 func (r *runner) prebuilt(ctx context.Context, t *target) error {
-	if !r.wanted("prebuilt") {
+	if !r.wanted("produce 100 B, prebuilt 16 KiB batches") {
 		return nil
 	}
 	if err := CreateTopic(ctx, t.seeds, "prebuilt", partitions); err != nil {
