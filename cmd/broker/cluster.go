@@ -26,11 +26,15 @@ type cluster struct {
 	topics *controller.Topics
 	shards *shards
 
-	mu       sync.Mutex
-	nextID   int64
-	idsLeft  int64
-	topicsOf *metadata.Cluster // for which live was computed
-	live     []metadata.Broker
+	mu     sync.Mutex
+	liveOf *metadata.Cluster // for which live was computed
+	live   []metadata.Broker
+
+	// ids has a lock of its own: taking a block waits for a quorum, and nobody
+	// who asks for the brokers may wait with it.
+	ids     sync.Mutex
+	nextID  int64
+	idsLeft int64
 }
 
 var _ ingest.Cluster = (*cluster)(nil)
@@ -43,14 +47,14 @@ func (c *cluster) Brokers() []metadata.Broker {
 	now := c.view.Cluster()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.topicsOf != now {
+	if c.liveOf != now {
 		c.live = nil
 		for _, b := range now.Brokers {
 			if b.Alive {
 				c.live = append(c.live, *b)
 			}
 		}
-		c.topicsOf = now
+		c.liveOf = now
 	}
 	return c.live
 }
@@ -163,8 +167,8 @@ func (c *cluster) AlterTopic(ctx context.Context, id metadata.TopicID, revision 
 
 // AllocateProducerID hands out ids of a block that a shard led here committed.
 func (c *cluster) AllocateProducerID(ctx context.Context) (int64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.ids.Lock()
+	defer c.ids.Unlock()
 	if c.idsLeft == 0 {
 		first, err := c.takeBlock(ctx)
 		if err != nil {
