@@ -23,6 +23,9 @@
 //	shards/NNNNNNNNNN    one shard's replicas and home      JSON
 //	hints/NNNNNNNNNN     who leads the shard, by its word   JSON
 //	snapshots/NNNNNNNNNN the shard's newest snapshot        JSON
+//	configs/KIND/NAME    what was set at run time on a      JSON: kind, name, config (an
+//	                     broker (NAME: its id, or default), object of strings)
+//	                     or on a group (its id, URL-escaped)
 //
 // KEY is the topic's name with every '.' replaced by '_'. Two names that
 // differ only in that collide in Kafka's metric names and are refused there

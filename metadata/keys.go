@@ -17,6 +17,7 @@ const (
 	prefixShards    = "shards/"
 	prefixHints     = "hints/"
 	prefixSnapshots = "snapshots/"
+	prefixConfigs   = "configs/"
 )
 
 func brokerKey(b BrokerID) string     { return fmt.Sprintf("%s%010d", prefixBrokers, b) }

@@ -43,6 +43,7 @@ func samples() map[string]struct {
 	shard := &Shard{ID: 7, Replicas: []Replica{{ID: 0xfedcba9876543210, Broker: 3}, {ID: 2, Broker: 1}}, Home: 3, Incarnation: 2}
 	hint := LeaderHint{Shard: 7, Broker: 3, Term: 1 << 60}
 	snapshot := SnapshotPointer{Shard: 7, Object: "snap/7/9", Index: 1 << 60, Term: 5}
+	config := &DynamicConfig{Kind: GroupConfig, Name: "a/b", Config: map[string]string{"k": "v", "a": "b"}}
 	return map[string]sample{
 		"topic":      {Row{Key: topicKey(topic.Name), Value: encodeTopic(topic)}, func(r Row) (any, error) { return decodeTopic(r) }, topic},
 		"cluster":    {Row{Key: keyCluster, Value: encodeCluster(cluster)}, func(r Row) (any, error) { return decodeCluster(r) }, cluster},
@@ -52,6 +53,7 @@ func samples() map[string]struct {
 		"shard":      {Row{Key: shardKey(7), Value: encodeShard(shard)}, func(r Row) (any, error) { return decodeShard(r) }, shard},
 		"hint":       {Row{Key: hintKey(7), Value: encodeHint(hint)}, func(r Row) (any, error) { return decodeHint(r) }, hint},
 		"snapshot":   {Row{Key: snapshotKey(7), Value: encodeSnapshot(snapshot)}, func(r Row) (any, error) { return decodeSnapshot(r) }, snapshot},
+		"config":     {Row{Key: configKey(GroupConfig, "a/b"), Value: encodeConfig(config)}, func(r Row) (any, error) { return decodeConfig(r) }, config},
 	}
 }
 

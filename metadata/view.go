@@ -60,6 +60,7 @@ type View struct {
 	total    int // partitions
 	deleted  map[string]*Topic
 	pointers map[ShardID]SnapshotPointer
+	configs  map[string]*DynamicConfig // by the row's key
 	refused  map[string]error
 	subs     map[*Subscription]struct{}
 	advanced chan struct{} // closed and replaced at each change
@@ -88,6 +89,7 @@ func OpenView(ctx context.Context, s Store, o ViewOptions) (*View, error) {
 		store: s, o: o, rows: newSmallRows(),
 		topics: map[string]*Topic{}, byKey: map[string]*Topic{}, byID: map[TopicID]*Topic{},
 		load: map[ShardID]int{}, deleted: map[string]*Topic{}, pointers: map[ShardID]SnapshotPointer{},
+		configs: map[string]*DynamicConfig{},
 		refused: map[string]error{}, subs: map[*Subscription]struct{}{}, advanced: make(chan struct{}),
 	}
 	listing, err := v.list(ctx)

@@ -81,6 +81,7 @@ func (v *View) heldKeys() []string {
 	for id := range v.pointers {
 		keys = append(keys, snapshotKey(id))
 	}
+	keys = slices.AppendSeq(keys, maps.Keys(v.configs))
 	keys = slices.AppendSeq(keys, maps.Keys(v.refused))
 	if v.rows.info.ID != "" {
 		keys = append(keys, keyCluster)
@@ -115,6 +116,8 @@ func (v *View) applyChange(b *batch, c *Change) {
 		err = v.applyDeleted(b, c)
 	case prefixSnapshots:
 		err = v.applySnapshot(c)
+	case prefixConfigs:
+		err = v.applyConfig(c)
 	default:
 		err = v.applySmall(b, kind, c)
 	}
