@@ -59,7 +59,7 @@ type Def struct {
 }
 
 // ErrInvalid is what every refusal wraps.
-var ErrInvalid = errors.New("invalid topic config")
+var ErrInvalid = errors.New("invalid config")
 
 var byName = func() map[string]*Def {
 	m := make(map[string]*Def, len(table))
