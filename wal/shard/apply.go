@@ -176,6 +176,12 @@ func (c *Core) ProposeConfChange(changes []*raftpb.ConfChangeSingle, done func(e
 		done(err)
 		return
 	}
+	c.offerChange(changes, done)
+	c.advance()
+}
+
+// offerChange proposes a change of replicas to Raft.
+func (c *Core) offerChange(changes []*raftpb.ConfChangeSingle, done func(error)) {
 	c.nextSeq++
 	p := &Proposal{Commands: []any{changes}, Acks: AcksAll, Class: ClassSystem, Done: func(o []Outcome) { done(o[0].Err) }}
 	pe := &pending{seq: c.nextSeq, term: c.term, items: []item{{refs: []slotRef{{newWaiter(p), 0}}}}}
@@ -185,7 +191,6 @@ func (c *Core) ProposeConfChange(changes []*raftpb.ConfChangeSingle, done func(e
 	}
 	c.uncommitted++
 	c.offer(pe)
-	c.advance()
 }
 
 // ConfState is the replica set as of the applied index.

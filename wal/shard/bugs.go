@@ -49,4 +49,9 @@ type Bugs struct {
 	SkipPayloadCheck bool
 	// WaiterByIndex answers a waiter whose index was applied by any term.
 	WaiterByIndex bool
+	// PromoteBeforeCaughtUp makes a learner a voter as soon as it is known.
+	PromoteBeforeCaughtUp bool
+	// RemoveBeforePromotion takes the replica that is to go out of the
+	// configuration before another has its place.
+	RemoveBeforePromotion bool
 }

@@ -147,6 +147,7 @@ type Core struct {
 	applying
 	reads
 	snapshots
+	changes
 }
 
 // Outbox is what the driver must do next. Appends go to the log in order, each
@@ -298,6 +299,7 @@ func (c *Core) Tick() {
 	if c.transferring && c.rn.BasicStatus().LeadTransferee == 0 {
 		c.transferring = false
 	}
+	c.pauseForCandidate()
 	c.flushHard()
 	c.removeDoomed()
 	if c.o.CacheTicks > 0 && c.tick > c.o.CacheTicks {
@@ -358,7 +360,7 @@ func (c *Core) advance() {
 			c.handle(c.rn.Ready())
 			continue
 		}
-		if !c.applyQueued() {
+		if !c.applyQueued() && !c.promote() {
 			break
 		}
 	}
@@ -417,6 +419,7 @@ func (c *Core) stepDown() {
 	c.firstOwn = 0
 	c.transferring = false
 	c.draining = false
+	c.endChanges()
 	c.failReads(ErrNotLeader)
 	c.sm.ResetProposed()
 }

@@ -155,7 +155,7 @@ func (c *Core) intakeError() error {
 // while intake is stopped for flow control, a transfer or a drain, when the
 // driver keeps proposals queued.
 func (c *Core) Accepting() bool {
-	return c.intakeError() == nil && !c.transferring && c.held == nil &&
+	return c.intakeError() == nil && !c.transferring && c.held == nil && c.tick >= c.pausedUntil &&
 		c.uncommitted < c.o.UncommittedEntries && c.uncommittedBytes < c.o.UncommittedBytes
 }
 

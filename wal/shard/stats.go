@@ -9,4 +9,6 @@ type Stats struct {
 	Snapshots, SnapshotErrors                          atomic.Uint64
 	StreamsSent, StreamsReceived                       atomic.Uint64
 	QueueFull, Throttled, LogFull                      atomic.Uint64
+	// Promotions are learners that this replica, leading, proposed as voters.
+	Promotions atomic.Uint64
 }
