@@ -71,12 +71,12 @@ func (c *Cluster) Leader(id ShardID) (LeaderHint, bool) {
 	return h, ok
 }
 
-// Replicas returns a broker's replicas: the shards that it hosts with the
-// given data directory.
+// Replicas returns a broker's replicas: the shards that it hosts, or is to
+// host, with the given data directory.
 func (c *Cluster) Replicas(id ReplicaID) []*Shard {
 	var on []*Shard
 	for _, s := range c.Shards {
-		if slices.ContainsFunc(s.Replicas, func(r Replica) bool { return r.ID == id }) {
+		if _, ok := s.BrokerOf(id); ok {
 			on = append(on, s)
 		}
 	}

@@ -41,7 +41,8 @@
 //
 // # JSON rows
 //
-// An object whose member "v" is the version of that kind of row (1 now).
+// An object whose member "v" is the version of that kind of row: 1, and 2 for
+// a shard's row while a change of replicas is planned (member "replacing").
 //
 // # The topic row
 //

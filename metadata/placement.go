@@ -28,6 +28,44 @@ func CreateShards(ctx context.Context, s Store, fence Guard, shards []Shard) (in
 	return rev, nil
 }
 
+// GetShard reads a shard's row as it is now.
+func GetShard(ctx context.Context, s Store, id ShardID) (*Shard, error) {
+	r, err := s.Get(ctx, shardKey(id))
+	if err != nil {
+		return nil, fmt.Errorf("shard %d: %w", id, err)
+	}
+	return decodeShard(r)
+}
+
+// PlanReplacement writes a planned change into a shard's row, under the
+// controller's fence. ErrFenced: no longer controller, or the row has changed.
+func PlanReplacement(ctx context.Context, s Store, fence Guard, shard *Shard, p Replacement) error {
+	planned := *shard
+	planned.Replacing = &p
+	return writeShard(ctx, s, &planned, fence)
+}
+
+// FinishReplacement makes a shard's planned change its present. Only who has
+// seen Raft's configuration agree with Target may call it.
+func FinishReplacement(ctx context.Context, s Store, shard *Shard) error {
+	done := *shard
+	done.Replicas, done.Replacing = shard.Target(), nil
+	return writeShard(ctx, s, &done)
+}
+
+// writeShard replaces the row that shard was read from.
+func writeShard(ctx context.Context, s Store, shard *Shard, guards ...Guard) error {
+	key := shardKey(shard.ID)
+	_, err := s.Commit(ctx, Txn{
+		Guards: append(guards, Guard{Key: key, Revision: shard.Revision}),
+		Writes: []Write{{Key: key, Value: encodeShard(shard)}},
+	})
+	if err != nil {
+		return fmt.Errorf("shard %d: %w", shard.ID, err)
+	}
+	return nil
+}
+
 // WriteHint records who leads a shard. A hint of a lower term than the row's
 // is ErrFenced; an equal one writes nothing. Callers limit the rate.
 func WriteHint(ctx context.Context, s Store, h LeaderHint) error {

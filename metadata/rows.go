@@ -3,12 +3,17 @@ package metadata
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
-// jsonVersion is the version of every kind of JSON row that this binary writes.
-const jsonVersion = 1
+// jsonVersion is the version of every kind of JSON row that this binary writes,
+// but for a shard's row with a planned change, which is of shardVersion.
+const (
+	jsonVersion  = 1
+	shardVersion = 2
+)
 
 // The JSON rows, as doc.go lists them. Their numbers are in the key.
 type (
@@ -45,6 +50,12 @@ type (
 		Replicas    []replicaRow `json:"replicas"`
 		Home        int32        `json:"home"`
 		Incarnation uint32       `json:"incarnation"`
+		// Since version 2.
+		Replacing *replacingRow `json:"replacing,omitempty"`
+	}
+	replacingRow struct {
+		Old replicaRow `json:"old"`
+		New replicaRow `json:"new"`
 	}
 	hintRow struct {
 		V      int    `json:"v"`
@@ -71,18 +82,21 @@ func encodeJSON(row any) []byte {
 
 // decodeJSON decodes a row into dst after looking at its version alone: what a
 // newer version means is not for this binary to guess.
-func decodeJSON(r Row, dst any) error {
+func decodeJSON(r Row, dst any) error { return decodeJSONTo(r, jsonVersion, dst) }
+
+// decodeJSONTo is decodeJSON for a kind of row whose newest version is known.
+func decodeJSONTo(r Row, known int, dst any) error {
 	var v struct {
 		V int `json:"v"`
 	}
 	if err := json.Unmarshal(r.Value, &v); err != nil {
 		return fmt.Errorf("row %s: %v: %w", r.Key, err, ErrCorrupt)
 	}
-	if v.V > jsonVersion {
-		return newerVersion(r.Key, v.V, jsonVersion)
+	if v.V > known {
+		return newerVersion(r.Key, v.V, known)
 	}
 	if v.V < 1 {
-		return fmt.Errorf("row %s: expected a version from 1 to %d, found %d: %w", r.Key, jsonVersion, v.V, ErrCorrupt)
+		return fmt.Errorf("row %s: expected a version from 1 to %d, found %d: %w", r.Key, known, v.V, ErrCorrupt)
 	}
 	if err := json.Unmarshal(r.Value, dst); err != nil {
 		return fmt.Errorf("row %s: %v: %w", r.Key, err, ErrCorrupt)
@@ -171,6 +185,13 @@ func encodeShard(s *Shard) []byte {
 	for _, r := range s.Replicas {
 		row.Replicas = append(row.Replicas, replicaRow{ID: uint64(r.ID), Broker: int32(r.Broker)})
 	}
+	if p := s.Replacing; p != nil {
+		row.V = shardVersion
+		row.Replacing = &replacingRow{
+			Old: replicaRow{ID: uint64(p.Old.ID), Broker: int32(p.Old.Broker)},
+			New: replicaRow{ID: uint64(p.New.ID), Broker: int32(p.New.Broker)},
+		}
+	}
 	return encodeJSON(row)
 }
 
@@ -180,17 +201,27 @@ func decodeShard(r Row) (*Shard, error) {
 		return nil, err
 	}
 	var row shardRow
-	if err := decodeJSON(r, &row); err != nil {
+	if err := decodeJSONTo(r, shardVersion, &row); err != nil {
 		return nil, err
 	}
 	if id == 0 || len(row.Replicas) == 0 {
 		return nil, fmt.Errorf("row %s: expected a shard from 1 with replicas, found %d with %d: %w", r.Key, id, len(row.Replicas), ErrCorrupt)
 	}
-	s := &Shard{ID: ShardID(id), Home: BrokerID(row.Home), Incarnation: row.Incarnation}
+	s := &Shard{ID: ShardID(id), Home: BrokerID(row.Home), Incarnation: row.Incarnation, Revision: r.Modified}
 	for _, m := range row.Replicas {
-		s.Replicas = append(s.Replicas, Replica{ID: ReplicaID(m.ID), Broker: BrokerID(m.Broker)})
+		s.Replicas = append(s.Replicas, m.replica())
+	}
+	if p := row.Replacing; p != nil {
+		s.Replacing = &Replacement{Old: p.Old.replica(), New: p.New.replica()}
+		if s.Replacing.New.ID == 0 || !slices.Contains(s.Replicas, s.Replacing.Old) {
+			return nil, fmt.Errorf("row %s: expected a planned change of one of %v, found %v: %w", r.Key, s.Replicas, *s.Replacing, ErrCorrupt)
+		}
 	}
 	return s, nil
+}
+
+func (m replicaRow) replica() Replica {
+	return Replica{ID: ReplicaID(m.ID), Broker: BrokerID(m.Broker)}
 }
 
 func encodeHint(h LeaderHint) []byte {

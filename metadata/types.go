@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -67,6 +68,43 @@ type Shard struct {
 	Home BrokerID
 	// Incarnation rises when the shard is rebuilt from a survivor.
 	Incarnation uint32
+	// Replacing is a planned change of one replica, nil while there is none:
+	// Replicas are still those of before. Raft's configuration says how far it
+	// has come.
+	Replacing *Replacement
+	// Revision orders versions of the row (the store's revision).
+	Revision int64
+}
+
+// Replacement puts a replica in another one's place. Old and New may be equal
+// when the plan was taken back: what was done of it is to be undone.
+type Replacement struct{ Old, New Replica }
+
+// Target is the shard's replicas as they are to be: after a planned change, if
+// there is one.
+func (s *Shard) Target() []Replica {
+	target := slices.Clone(s.Replicas)
+	if p := s.Replacing; p != nil {
+		for i := range target {
+			if target[i].ID == p.Old.ID {
+				target[i] = p.New
+			}
+		}
+	}
+	return target
+}
+
+// BrokerOf returns the broker that has a replica, also one that is joining.
+func (s *Shard) BrokerOf(id ReplicaID) (BrokerID, bool) {
+	for _, r := range s.Replicas {
+		if r.ID == id {
+			return r.Broker, true
+		}
+	}
+	if p := s.Replacing; p != nil && p.New.ID == id {
+		return p.New.Broker, true
+	}
+	return NoBroker, false
 }
 
 // On returns the shard's replica on a broker.

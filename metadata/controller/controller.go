@@ -1,7 +1,7 @@
 // Package controller is what one broker at a time does for all: it lays the
-// shards out when a cluster begins, and brings leaders back to the homes of
-// their shards. The decisions are pure functions (InitialShards, Place,
-// Balance); every write carries the office's fence, so that a controller that
+// shards out when a cluster begins, plans the replacement of replicas whose data
+// directory is gone, and brings leaders back to the homes of their shards. The
+// decisions are pure functions (InitialShards, Place, Replacements, Balance); every write carries the office's fence, so that a controller that
 // was deposed without noticing can do no harm.
 //
 // Topics is for every broker: topics are guarded transactions, not duties of
@@ -143,7 +143,7 @@ func (c *Controller) step(ctx context.Context) error {
 	if len(cl.Shards) == 0 {
 		return c.lost(c.layOut(ctx, cl))
 	}
-	return c.balance(ctx, cl)
+	return errors.Join(c.replace(ctx, cl), c.balance(ctx, cl))
 }
 
 // office keeps the office in line with the view, and stands for it when it is
