@@ -50,6 +50,11 @@ type Config struct {
 	MemoryLimit Bytes  `key:"memory.limit.bytes" default:"0" doc:"Soft limit of the process's memory (GOMEMLIMIT). 0: none."`
 	LogLevel    string `key:"log.level" default:"info" doc:"debug, info, warn or error."`
 	LogFormat   string `key:"log.format" default:"text" doc:"text or json."`
+
+	// Kafka holds the settings of Kafka's that have no field here and were given
+	// a value: defaults of topics, groups and transactions, by Kafka's names.
+	// It is replaced, never changed.
+	Kafka map[string]string
 }
 
 // Bytes is a size. It is written as a number of bytes or with a unit: 64MiB, 1GB.

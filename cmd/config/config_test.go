@@ -134,3 +134,31 @@ func TestShowCanBeReadBack(t *testing.T) {
 		}
 	}
 }
+
+func TestKafkasSettings(t *testing.T) {
+	settings := valid()
+	settings["log.retention.ms"] = "36h"
+	settings["log.retention.bytes"] = "1GiB"
+	settings["group.min.session.timeout.ms"] = "100"
+	settings["message.max.bytes"] = "2MiB"
+	c, err := Load("", noEnv, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := c.Broker()
+	for name, want := range map[string]string{
+		"log.retention.ms": "129600000", "log.retention.bytes": "1073741824", "group.min.session.timeout.ms": "100",
+		"message.max.bytes": "2097152", "group.max.session.timeout.ms": "1800000", "node.id": "1", "auto.create.topics.enable": "true",
+	} {
+		if got := v.String(name); got != want {
+			t.Errorf("%s: expected %s, found %s", name, want, got)
+		}
+	}
+	for key, value := range map[string]string{"log.retention.ms": "soon", "group.consumer.assignors": "best", "broker.id": "1", "log.cleanup.policy": "never"} {
+		settings := valid()
+		settings[key] = value
+		if _, err := Load("", noEnv, settings); err == nil {
+			t.Errorf("%s=%s: expected an error", key, value)
+		}
+	}
+}

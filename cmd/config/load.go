@@ -19,15 +19,19 @@ type Setting struct {
 	field             int
 }
 
-// Settings lists every setting in the order of the struct.
+// Settings lists every setting: those of the struct in its order, then those
+// that have Kafka's meaning only.
 func Settings() []Setting {
 	t := reflect.TypeFor[Config]()
 	out := make([]Setting, 0, t.NumField())
 	for i := range t.NumField() {
 		tag := t.Field(i).Tag
+		if tag.Get("key") == "" {
+			continue
+		}
 		out = append(out, Setting{Key: tag.Get("key"), Default: tag.Get("default"), Doc: tag.Get("doc"), field: i})
 	}
-	return out
+	return append(out, kafkaSettings()...)
 }
 
 // EnvName is the environment variable that overrides a setting.
@@ -125,6 +129,9 @@ func flatten(prefix string, m map[string]any, out map[string]string) {
 func (c *Config) Set(key, value string) error {
 	for _, s := range Settings() {
 		if s.Key == key {
+			if s.field < 0 {
+				return c.setKafka(s, strings.TrimSpace(value))
+			}
 			if err := setField(reflect.ValueOf(c).Elem().Field(s.field), key, strings.TrimSpace(value)); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
@@ -140,6 +147,12 @@ func (c *Config) Set(key, value string) error {
 // Get returns a setting's value as it would be written.
 func (c *Config) Get(key string) string {
 	for _, s := range Settings() {
+		if s.Key == key && s.field < 0 {
+			if v, ok := c.Kafka[key]; ok {
+				return v
+			}
+			return s.Default
+		}
 		if s.Key == key {
 			return format(reflect.ValueOf(c).Elem().Field(s.field))
 		}
