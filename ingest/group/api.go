@@ -44,6 +44,9 @@ type Topics interface {
 	TopicByID(id [16]byte) (Topic, bool)
 	// Names lists all topics, in no particular order; for regular expressions.
 	Names() []string
+	// Deleted tells whether the cluster deleted the topic of this id. A topic
+	// that is merely missing from the view loses no offsets.
+	Deleted(id [16]byte) bool
 }
 
 // Topic is what a group needs to know of a topic.

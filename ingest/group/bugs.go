@@ -1,0 +1,6 @@
+package group
+
+// Bugs break a rule each, so that tests can show that they would notice.
+type Bugs struct {
+	ReplyBeforeWritten bool // answers do not wait for writes
+}
