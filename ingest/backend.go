@@ -37,6 +37,12 @@ type View interface {
 	Shard(id metadata.ShardID) (metadata.Shard, bool)
 	// Leader is the shard's leader as far as this broker knows, and its term.
 	Leader(id metadata.ShardID) (metadata.BrokerID, uint64, bool)
+	// DynamicConfig is what was set at run time; empty with revision 0 if nothing was.
+	DynamicConfig(kind metadata.ConfigKind, name string) metadata.DynamicConfig
+	// DynamicConfigs lists those of a kind that are not empty.
+	DynamicConfigs(kind metadata.ConfigKind) []metadata.DynamicConfig
+	// ConfigVersion rises with each change of any dynamic config; cheap.
+	ConfigVersion() int64
 }
 
 // Cluster is View and the writes to it.
@@ -47,6 +53,12 @@ type Cluster interface {
 	AddPartitions(ctx context.Context, id metadata.TopicID, total int) (*metadata.Topic, error)
 	// AlterTopic replaces the topic's config unless its row is no longer of that revision.
 	AlterTopic(ctx context.Context, id metadata.TopicID, revision int64, config map[string]string) error
+	// AlterConfig replaces a dynamic config unless it is no longer of that
+	// revision (metadata.ErrFenced).
+	AlterConfig(ctx context.Context, c metadata.DynamicConfig) error
+	// TransferLeader asks the shard's leader, if that is this broker, to hand
+	// over to another replica. It does not wait.
+	TransferLeader(id metadata.ShardID, to metadata.BrokerID)
 	// AllocateProducerID returns an id that was never given to anyone.
 	AllocateProducerID(ctx context.Context) (int64, error)
 }

@@ -34,6 +34,7 @@ type fakeCluster struct {
 	revision   int64
 	producerID int64
 	failWith   error // of every write
+	configs    map[string]metadata.DynamicConfig
 	// holdBack leaves new partitions out of their shards' state until settle.
 	holdBack bool
 	held     []func()
@@ -200,6 +201,54 @@ func (c *fakeCluster) AlterTopic(_ context.Context, id metadata.TopicID, revisio
 	t.Config, t.Revision = config, c.revision
 	c.topics[id] = &t
 	return c.failWith
+}
+
+func (c *fakeCluster) DynamicConfig(kind metadata.ConfigKind, name string) metadata.DynamicConfig {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d, ok := c.configs[string(kind)+"/"+name]; ok {
+		return d
+	}
+	return metadata.DynamicConfig{Kind: kind, Name: name}
+}
+
+func (c *fakeCluster) DynamicConfigs(kind metadata.ConfigKind) []metadata.DynamicConfig {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []metadata.DynamicConfig
+	for _, d := range c.configs {
+		if d.Kind == kind {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func (c *fakeCluster) ConfigVersion() int64 { c.mu.Lock(); defer c.mu.Unlock(); return c.revision }
+
+func (c *fakeCluster) AlterConfig(_ context.Context, d metadata.DynamicConfig) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := string(d.Kind) + "/" + d.Name
+	if c.configs[key].Revision != d.Revision {
+		return metadata.ErrFenced
+	}
+	c.revision++
+	d.Revision = c.revision
+	if c.configs == nil {
+		c.configs = map[string]metadata.DynamicConfig{}
+	}
+	c.configs[key] = d
+	if len(d.Config) == 0 {
+		delete(c.configs, key)
+	}
+	return c.failWith
+}
+
+func (c *fakeCluster) TransferLeader(id metadata.ShardID, to metadata.BrokerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaders[id] = to
 }
 
 func (c *fakeCluster) AllocateProducerID(context.Context) (int64, error) {

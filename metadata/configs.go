@@ -21,6 +21,8 @@ const (
 	BrokerConfig ConfigKind = "broker"
 	// GroupConfig: Name is the group's id.
 	GroupConfig ConfigKind = "group"
+	// ClientMetricsConfig: Name is a subscription's (KIP-714).
+	ClientMetricsConfig ConfigKind = "client-metrics"
 )
 
 // DynamicConfig is what was set at run time on a broker, on all brokers or on a
@@ -135,7 +137,12 @@ func (v *View) Configs(kind ConfigKind) []DynamicConfig {
 	return out
 }
 
+// ConfigVersion rises with each change of any dynamic config. It takes no lock,
+// so that what is derived from them can be kept until it has risen.
+func (v *View) ConfigVersion() int64 { return v.configVersion.Load() }
+
 func (v *View) applyConfig(c *Change) error {
+	defer v.configVersion.Add(1)
 	if c.Deleted {
 		delete(v.configs, c.Row.Key)
 		return nil

@@ -27,11 +27,15 @@ func TestDynamicConfigs(t *testing.T) {
 		t.Errorf("nothing set: found %+v", c)
 	}
 	names := []string{"default", "a/b c%", "", "ü"}
+	before := v.ConfigVersion()
 	for _, name := range names {
 		set(metadata.GroupConfig, name, map[string]string{"name": name})
 	}
 	set(metadata.BrokerConfig, "", map[string]string{"message.max.bytes": "1"})
 	set(metadata.BrokerConfig, "1", map[string]string{"message.max.bytes": "2"})
+	if now := v.ConfigVersion(); now <= before {
+		t.Errorf("version: expected more than %d, found %d", before, now)
+	}
 	for _, name := range names {
 		if got := v.Config(metadata.GroupConfig, name); got.Config["name"] != name || got.Name != name {
 			t.Errorf("group %q: found %+v", name, got)

@@ -61,6 +61,8 @@ type View struct {
 	deleted  map[string]*Topic
 	pointers map[ShardID]SnapshotPointer
 	configs  map[string]*DynamicConfig // by the row's key
+	// configVersion counts changes of configs.
+	configVersion atomic.Int64
 	refused  map[string]error
 	subs     map[*Subscription]struct{}
 	advanced chan struct{} // closed and replaced at each change

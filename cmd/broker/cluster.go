@@ -25,6 +25,7 @@ type cluster struct {
 	view   *metadata.View
 	topics *controller.Topics
 	shards *shards
+	store  metadata.Store
 
 	mu     sync.Mutex
 	liveOf *metadata.Cluster // for which live was computed
@@ -163,6 +164,38 @@ func (c *cluster) AlterTopic(ctx context.Context, id metadata.TopicID, revision 
 		return err
 	}
 	return c.view.Wait(ctx, row.Revision)
+}
+
+func (c *cluster) DynamicConfig(kind metadata.ConfigKind, name string) metadata.DynamicConfig {
+	return c.view.Config(kind, name)
+}
+
+func (c *cluster) DynamicConfigs(kind metadata.ConfigKind) []metadata.DynamicConfig {
+	return c.view.Configs(kind)
+}
+
+func (c *cluster) ConfigVersion() int64 { return c.view.ConfigVersion() }
+
+func (c *cluster) AlterConfig(ctx context.Context, d metadata.DynamicConfig) error {
+	revision, err := metadata.AlterConfig(ctx, c.store, d)
+	if err != nil {
+		return err
+	}
+	return c.view.Wait(ctx, revision)
+}
+
+// TransferLeader works for shards led here; others go home by themselves,
+// within the balancer's time.
+func (c *cluster) TransferLeader(id metadata.ShardID, to metadata.BrokerID) {
+	o, ok := c.shards.get(id)
+	if !ok || !o.runner.Leadership().Ready {
+		return
+	}
+	if row := c.view.Cluster().Shard(id); row != nil {
+		if r, on := row.On(to); on {
+			o.runner.TransferLeader(shard.ReplicaID(r.ID))
+		}
+	}
 }
 
 // AllocateProducerID hands out ids of a block that a shard led here committed.

@@ -21,7 +21,7 @@ func (b *Broker) serveKafka() error {
 	if err != nil {
 		return err
 	}
-	c := &cluster{self: b.id, view: b.view, topics: topics, shards: b.shards}
+	c := &cluster{self: b.id, view: b.view, topics: topics, shards: b.shards, store: b.store}
 	b.server, err = ingest.NewServer(b.ingestConfig(), c, b.shards, b.tier.reader)
 	if err != nil {
 		return err
