@@ -21,6 +21,12 @@ func (mo *model) checkHeld(index, term uint64, what string) {
 			held++
 		}
 	}
+	for _, ghost := range mo.w.placed[mo.shard].ghosts {
+		inLog, inSnapshot := ghost.holds(index, term)
+		if inLog || inSnapshot && mo.covered(index) {
+			held++
+		}
+	}
 	if held < majority {
 		mo.w.violate("durable-majority", "shard %d: %s at index %d term %d is durable on %d of %d", mo.shard, what, index, term, held, nodes)
 	}
@@ -114,10 +120,10 @@ func (w *world) checkLeader(r *replica, l shard.Leadership) {
 	if l.Leader != r.node.id() {
 		return
 	}
-	if was, ok := mo.leaders[l.Term]; ok && was != r.node.index {
-		w.violate("one-leader-per-term", "shard %d term %d: nodes %d and %d", r.shard, l.Term, was, r.node.index)
+	if was, ok := mo.leaders[l.Term]; ok && was != l.Leader {
+		w.violate("one-leader-per-term", "shard %d term %d: replicas %d and %d", r.shard, l.Term, was, l.Leader)
 	} else if !ok {
-		mo.leaders[l.Term] = r.node.index
+		mo.leaders[l.Term] = l.Leader
 		w.counts.Elections++
 	}
 	w.log("leader", uint64(r.node.index), uint64(r.shard), l.Term, b2u(l.Ready))
@@ -161,6 +167,11 @@ func (w *world) checkBound(m *machine) {
 	held := 0
 	for _, n := range w.nodes {
 		if n != nil && n.reps[m.r.shard] != nil && n.reps[m.r.shard].durable.last() >= m.hw {
+			held++
+		}
+	}
+	for _, ghost := range w.placed[m.r.shard].ghosts {
+		if ghost.last() >= m.hw {
 			held++
 		}
 	}

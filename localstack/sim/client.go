@@ -463,7 +463,9 @@ func (w *world) adminSomething() {
 	done := func(any, error) {}
 	switch w.rng.IntN(8) {
 	case 6, 7:
-		w.changeReplicas(s)
+		if w.plan.loseEvery == 0 { // a voter fewer and a disk fewer is more than is promised
+			w.changeReplicas(s)
+		}
 	case 0:
 		w.command(s, &partition.SetConfig{Topic: topicKey(s, 0).Topic, Config: map[string]string{"a": fmt.Sprint(w.now)}, Revision: w.now}, done)
 	case 1:

@@ -14,6 +14,11 @@ type durable struct {
 	end     uint64
 }
 
+// blank: nothing that a start must find.
+func (d *durable) blank() bool {
+	return d.end == 0 && d.ptr.Index == 0 && d.hard == (wal.HardState{})
+}
+
 func (d *durable) last() uint64 { return max(d.end, d.ptr.Index) }
 
 func meta(e *wal.Entry) wal.EntryMeta {

@@ -37,6 +37,9 @@ var hunts = []hunt{
 	{"shard.CommitBelowSnapshot", func(o *Options) { o.Shard.CommitBelowSnapshot = true }, "no-panic", 3},
 	{"shard.SkipPayloadCheck", func(o *Options) { o.Shard.SkipPayloadCheck = true }, "committed-agrees", 5},
 	{"shard.WaiterByIndex", func(o *Options) { o.Shard.WaiterByIndex = true }, "acked-is-there", 18},
+	{"shard.PromoteBeforeCaughtUp", func(o *Options) { o.tune = losing; o.Shard.PromoteBeforeCaughtUp = true }, "promoted-has-commit", 1},
+	{"shard.RemoveBeforePromotion", func(o *Options) { o.tune = losing; o.Shard.RemoveBeforePromotion = true }, "quorum-kept", 1},
+	{"KeepReplicaID", func(o *Options) { o.tune = losing; o.KeepReplicaID = true }, "committed-agrees", 1},
 
 	{"partition.SkipSequenceCheck", func(o *Options) { o.Partition.SkipSequenceCheck = true }, "idempotent-order", 1},
 	{"partition.SkipOffsetCheck", func(o *Options) {
@@ -67,6 +70,7 @@ func holding(p *plan)  { p.hold, p.transferEvery = 0.3, 900 }
 func dropping(p *plan) { p.raftBytes = 56 * 2 }
 func tearing(p *plan)  { p.tornCommit = 0.01 }
 func failing(p *plan)  { p.syncError = 0.01 }
+func losing(p *plan)   { p.loseEvery = 1500 }
 
 func TestPlantedBugs(t *testing.T) {
 	for _, h := range hunts {

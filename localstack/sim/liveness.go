@@ -64,6 +64,9 @@ func (w *world) converged() bool {
 			return false
 		}
 	}
+	if w.plan.loseEvery > 0 && !w.whole() {
+		return false
+	}
 	for s := range shards {
 		for _, n := range w.nodes {
 			r := n.reps[s]
@@ -79,7 +82,8 @@ func (w *world) converged() bool {
 func (w *world) stuck() string {
 	var b strings.Builder
 	for s := range shards {
-		fmt.Fprintf(&b, "\nshard %d: committed %d", s, w.model[s].last)
+		p := &w.placed[s]
+		fmt.Fprintf(&b, "\nshard %d: committed %d, replicas %v, planned %v, lost %d", s, w.model[s].last, p.conf, p.row().Replacing, len(p.ghosts))
 		for _, n := range w.nodes {
 			if !n.up {
 				fmt.Fprintf(&b, "\n  node %d is down", n.index)

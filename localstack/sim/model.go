@@ -27,7 +27,7 @@ type model struct {
 	images map[uint64]uint64
 	logs   map[partition.Key]*partLog
 	// leaders by term; bound is the highest acknowledged index of any leader.
-	leaders map[uint64]int
+	leaders map[uint64]shard.ReplicaID
 	acked   []ackedIndex
 	// produced counts each batch id in the log; refused are ids that were
 	// definitely not written.
@@ -76,7 +76,7 @@ type modelBatch struct {
 func newModel(w *world, s int) *model {
 	return &model{
 		w: w, shard: s, entries: map[uint64]committed{}, last: 1, images: map[uint64]uint64{},
-		logs: map[partition.Key]*partLog{}, leaders: map[uint64]int{},
+		logs: map[partition.Key]*partLog{}, leaders: map[uint64]shard.ReplicaID{},
 		produced: map[uint64]int{}, refused: map[uint64]bool{}, starts: map[partition.Key]int64{},
 	}
 }
@@ -138,8 +138,8 @@ func refusedProduce(err error) bool {
 // SkipEntry implements shard.StateMachine.
 func (m *machine) SkipEntry(index, term uint64) {
 	mo := m.r.node.w.model[m.r.shard]
-	if index > 1 {
-		mo.commit(m.r, index, term, 0)
+	if index > 1 && mo.commit(m.r, index, term, 0) {
+		mo.configured(m.r, index)
 	}
 	m.Set.SkipEntry(index, term)
 	mo.compare(m, index)

@@ -21,7 +21,7 @@ type network struct {
 func (w *world) send(from *replica, m *transport.Message) {
 	w.checkSent(from, m)
 	w.counts.Messages++
-	a, b := from.node.index, int(m.To)-1
+	a, b := from.node.index, indexOf(m.To)
 	if m.Snapshot != nil {
 		w.sendStream(from, m)
 		return
@@ -32,7 +32,7 @@ func (w *world) send(from *replica, m *transport.Message) {
 			p.Release()
 		}
 	}
-	if err != nil || w.net.cut[a][b] || w.chance(w.plan.loss) {
+	if err != nil || w.net.cut[a][b] || uint64(w.nodes[b].id()) != m.To || w.chance(w.plan.loss) {
 		w.counts.Lost++
 		w.log("lost", uint64(a), uint64(b), uint64(m.Raft.GetType()), m.Raft.GetTerm(), m.Raft.GetIndex())
 		if w.rng.IntN(4) == 0 {
@@ -76,7 +76,7 @@ func (w *world) arrive(a, b int, frame []byte) {
 		return
 	}
 	in, _, err := transport.DecodeFrame(frame, n.bufs)
-	if err != nil {
+	if err != nil || in.To != uint64(n.id()) {
 		return
 	}
 	r := n.reps[in.Shard]
@@ -89,7 +89,7 @@ func (w *world) arrive(a, b int, frame []byte) {
 // takes it in when it arrives.
 func (w *world) sendStream(from *replica, m *transport.Message) {
 	gen := from.node.gen
-	a, b := from.node.index, int(m.To)-1
+	a, b := from.node.index, indexOf(m.To)
 	src := m.Snapshot
 	w.after(w.between(1, 60), func() {
 		var buf bytes.Buffer
@@ -118,8 +118,8 @@ func (w *world) streamDone(from *replica, gen int, to uint64, err error) {
 }
 
 func (w *world) takeStream(from *replica, gen int, m *transport.Message, stream []byte) {
-	a, n := from.node.index, w.nodes[m.To-1]
-	if !n.up || w.net.cut[a][n.index] {
+	a, n := from.node.index, w.nodes[indexOf(m.To)]
+	if !n.up || uint64(n.id()) != m.To || w.net.cut[a][n.index] {
 		w.streamDone(from, gen, m.To, errLost)
 		return
 	}

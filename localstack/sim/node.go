@@ -26,6 +26,7 @@ var checkPayload = partition.CheckPayload
 type node struct {
 	w     *world
 	index int
+	disk  int // raised when the disk is lost: another replica
 	up    bool
 	gen   int // raised by every crash: older events mean nothing
 	mem   *vfs.Mem
@@ -73,13 +74,14 @@ type replica struct {
 	durable durable
 	pending []*shard.Proposal
 	sealing int
+	empty   bool              // made without data: it joins when the leader adds it
 	poll    *partition.Waiter // one long poll, as a consumer's
 	pollHW  int64
 	// A held payload: until when, and when the next may be.
 	holdUntil, holdNext int64
 }
 
-func (n *node) id() shard.ReplicaID { return shard.ReplicaID(n.index + 1) }
+func (n *node) id() shard.ReplicaID { return idOf(n.index, n.disk) }
 
 func (r *replica) alive(gen int) bool { return r.node.up && r.node.gen == gen }
 
@@ -88,6 +90,7 @@ func (n *node) clock() int64 { return 1_700_000_000_000 + n.w.now + n.clockOff }
 // start makes the world: three nodes whose shards begin.
 func (w *world) start() {
 	w.plan = w.drawPlan()
+	w.drawLosses()
 	if w.o.tune != nil {
 		w.o.tune(&w.plan)
 	}
@@ -95,6 +98,7 @@ func (w *world) start() {
 	for s := range shards {
 		w.model[s] = newModel(w, s)
 	}
+	w.place()
 	for i := range nodes {
 		n := &node{
 			w: w, index: i, mem: vfs.NewMem(w.o.Seed*nodes + uint64(i)),
@@ -112,6 +116,7 @@ func (w *world) start() {
 		n.tick(n.gen)
 	}
 	w.startFaults()
+	w.startReplacing()
 	w.startClients()
 }
 
@@ -255,6 +260,15 @@ func (n *node) restart() {
 	n.up = true
 	for s, r := range n.reps {
 		got := rec[wal.ShardID(s)]
+		if got == nil && r.empty && r.durable.blank() {
+			if n.w.o.KeepReplicaID {
+				r.empty = false
+				n.first(s)
+				n.startReplica(s, nil)
+				continue
+			}
+			got = &wal.RecoveredShard{}
+		}
 		if got == nil {
 			n.w.violate("durable-survives", "node %d shard %d: the log does not know the shard", n.index, s)
 		}
@@ -298,6 +312,7 @@ func (w *world) drain(r *replica) {
 	n := r.node
 	out := r.core.TakeOutbox()
 	for _, s := range out.Appends {
+		w.checkPromotion(r, s.Append)
 		n.queue = append(n.queue, queuedAppend{r, s})
 	}
 	for _, m := range out.Messages {

@@ -94,6 +94,7 @@ func (c Counts) check(t *testing.T) {
 		{"lost", c.Lost}, {"duplicated", c.Duplicated}, {"corrupted", c.Corrupted}, {"held", c.Held},
 		{"log failures", c.LogFailures}, {"unknown", c.Unknown}, {"deletes", c.Deletes},
 		{"changes of replicas", c.Changes}, {"woken polls", c.Woken},
+		{"disks lost", c.DisksLost}, {"replicas replaced", c.Replaced},
 	} {
 		if x.n == 0 {
 			t.Errorf("nothing %s in all seeds: the simulator does not test it", x.what)

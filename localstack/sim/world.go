@@ -36,6 +36,9 @@ type Options struct {
 	Shard     shard.Bugs
 	Partition partition.Bugs
 	WAL       wal.Bugs
+	// KeepReplicaID is the mistake of a broker that goes on under the replica id
+	// whose data it has lost.
+	KeepReplicaID bool
 	// tune changes the plan that the seed drew: hunts ask for more of the
 	// faults that their bug needs.
 	tune func(*plan)
@@ -69,7 +72,7 @@ type Counts struct {
 	Acked, Resent, Dropped, Refused, Crashes, Elections, Transfers     int
 	Snapshots, Streams, Tiered, Fetches, ColdFetches, Latest, Messages int
 	Lost, Duplicated, Corrupted, Held, LogFailures, Unknown, Deletes   int
-	Changes, Woken                                                     int
+	Changes, Woken, DisksLost, Replaced                                int
 }
 
 // Add sums counts up.
@@ -97,6 +100,8 @@ func (c *Counts) Add(o Counts) {
 	c.Deletes += o.Deletes
 	c.Changes += o.Changes
 	c.Woken += o.Woken
+	c.DisksLost += o.DisksLost
+	c.Replaced += o.Replaced
 }
 
 // violation is how a checker ends a run.
@@ -145,6 +150,7 @@ type world struct {
 	net    network
 	plan   plan
 	model  [shards]*model
+	placed [shards]placement
 	store  *store
 	calm   bool // no faults any more: the liveness phase
 	quiet  bool // clients make nothing new
