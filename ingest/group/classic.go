@@ -64,6 +64,8 @@ type classicGroup struct {
 	subscribed map[string]bool
 	// stored: the replicated map has a record of the group itself.
 	stored bool
+	// removed lists members that are gone, but their records are not.
+	removed []string
 }
 
 // member is one of a classic group.
@@ -78,7 +80,7 @@ type member struct {
 
 	join, sync *Call // what it waits for
 	isNew      bool  // it never was in a generation
-	stored     int   // bytes of its record in the replicated map; 0: none
+	stored     bool  // the replicated map has a record of it
 	changed    bool  // the record is not as the member is
 }
 
@@ -133,6 +135,10 @@ func (g *classicGroup) remove(m *member) {
 	}
 	g.support(m, -1)
 	g.bytes -= m.size()
+	if m.stored {
+		m.stored = false
+		g.removed = append(g.removed, m.id)
+	}
 	delete(g.syncing, m.id)
 	if g.leader == m.id {
 		g.leader = ""
@@ -270,35 +276,44 @@ func (g *classicGroup) enter(now int64, s classicState) {
 	g.previous, g.state, g.since = g.state, s, now
 }
 
-// storeGroup writes the group's own record.
-func (c *Coordinator) storeGroup(g *groupState) {
-	g.classic.stored = true
-	c.write(Record{Key: key(g.name, kindClassic, ""), Value: classicValue(g.classic)})
+// storeGroup writes the group's own record, and forgets the members that are
+// gone. Members that are no part of a generation yet are not stored: when the
+// coordinator moves they join again.
+func (c *Coordinator) storeGroup(g *groupState) { c.write(c.groupRecords(g)...) }
+
+// storeAll writes the group with all its members, as one: a generation.
+func (c *Coordinator) storeAll(g *groupState) {
+	records := c.groupRecords(g)
+	for _, m := range g.classic.order {
+		if m.changed {
+			records = append(records, memberRecord(g, m))
+		}
+	}
+	c.write(records...)
 }
 
-// storeMember writes a member's record, if it is not as stored.
-func (c *Coordinator) storeMember(g *groupState, m *member) {
-	if !m.changed {
-		return
+func (c *Coordinator) groupRecords(g *groupState) []Record {
+	var records []Record
+	for _, id := range g.classic.removed {
+		records = append(records, Record{Key: key(g.name, kindClassicMember, id)})
 	}
-	value := memberValue(m)
-	m.stored, m.changed = len(value), false
-	c.write(Record{Key: key(g.name, kindClassicMember, m.id), Value: value})
+	g.classic.removed, g.classic.stored = nil, true
+	return append(records, Record{Key: key(g.name, kindClassic, ""), Value: classicValue(g.classic)})
 }
 
-// unstoreMember deletes a member's record, if there is one.
-func (c *Coordinator) unstoreMember(g *groupState, m *member) {
-	if m.stored > 0 {
-		m.stored = 0
-		c.write(Record{Key: key(g.name, kindClassicMember, m.id)})
-	}
+func memberRecord(g *groupState, m *member) Record {
+	m.stored, m.changed = true, false
+	return Record{Key: key(g.name, kindClassicMember, m.id), Value: memberValue(m)}
 }
 
 // classicTombstones deletes all records of a classic group but its offsets.
 func (g *groupState) classicTombstones() []Record {
 	var out []Record
+	for _, id := range g.classic.removed {
+		out = append(out, Record{Key: key(g.name, kindClassicMember, id)})
+	}
 	for _, m := range g.classic.order {
-		if m.stored > 0 {
+		if m.stored {
 			out = append(out, Record{Key: key(g.name, kindClassicMember, m.id)})
 		}
 	}
@@ -336,7 +351,7 @@ func loadClassic(g *groupState, k recordKey, value []byte) error {
 	if m.order == 0 || g.classic.members[m.id] != nil || !g.classic.fits(m) {
 		return fmt.Errorf("member %q does not fit into its group: its order, id or instance is another's, or its protocols are", m.id)
 	}
-	m.stored = len(value)
+	m.stored = true
 	leader, protocolType := g.classic.leader, g.classic.protocolType
 	g.classic.add(m, protocolType)
 	g.classic.leader = leader

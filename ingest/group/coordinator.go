@@ -2,6 +2,8 @@ package group
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -18,8 +20,8 @@ type Coordinator struct {
 	gone   *kerr.Error // why it was unloaded
 
 	groups  map[string]*groupState
-	pending int // members of all groups that were told their id and have not joined
-	byTopic map[[16]byte]map[*groupState]int
+	pending int                              // members of all groups that were told their id and have not joined
+	byTopic map[[16]byte]map[*groupState]int // committed offsets of each topic
 	timers  timers
 
 	made, written uint64
@@ -283,7 +285,17 @@ func (c *Coordinator) timer(key timerKey, at int64, fn func(now int64)) { c.time
 // group finds a group, or nil.
 func (c *Coordinator) group(name string) *groupState { return c.groups[name] }
 
-// create makes a group that was not there: an empty simple one.
+// ensure finds a group, or makes an empty simple one.
+func (c *Coordinator) ensure(now int64, name string) *groupState {
+	g := c.groups[name]
+	if g == nil {
+		g = c.create(name)
+		c.scheduleRetention(now, g)
+	}
+	return g
+}
+
+// create makes a group that was not there, while loading.
 func (c *Coordinator) create(name string) *groupState {
 	g := &groupState{name: name}
 	c.groups[name] = g
@@ -296,4 +308,21 @@ func (c *Coordinator) forget(g *groupState) {
 		c.timers.cancel(timerKey{kind: timerRetention, group: g.name})
 		delete(c.groups, g.name)
 	}
+}
+
+// dropConsumer ends a KIP-848 group that has no members; its offsets stay.
+func (c *Coordinator) dropConsumer(g *groupState) {
+	c.write(g.consumer.tombstones(g.name)...)
+	g.consumer = nil
+}
+
+// dropClassic ends a classic group that has no members; its offsets stay.
+func (c *Coordinator) dropClassic(g *groupState) {
+	for _, id := range slices.Sorted(maps.Keys(g.classic.pending)) {
+		c.forgetPending(g, id)
+	}
+	c.timers.cancel(joinKey(g))
+	c.timers.cancel(syncKey(g))
+	c.write(g.classicTombstones()...)
+	g.classic = nil
 }

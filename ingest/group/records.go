@@ -67,6 +67,19 @@ func parseKey(s string) (recordKey, error) {
 	return recordKey{group: s[2 : 2+n], kind: s[2+n], rest: s[3+n:]}, nil
 }
 
+// offset takes an offset's key apart.
+func (k recordKey) offset() (topic string, partition int32, err error) {
+	n := len(k.rest) - 4
+	if n < 1 || n > topicNameMax {
+		return "", 0, fmt.Errorf("a topic's name and partition in %d bytes, expected %d to %d", len(k.rest), 5, topicNameMax+4)
+	}
+	partition = int32(binary.BigEndian.Uint32([]byte(k.rest[n:])))
+	if partition < 0 {
+		return "", 0, fmt.Errorf("partition %d, expected 0 or more", partition)
+	}
+	return k.rest[:n], partition, nil
+}
+
 // encoder builds a value; numbers are big-endian.
 type encoder []byte
 
