@@ -234,6 +234,8 @@ func (s *Set) applyCommand(e *shard.Applied, it item) (o outcome, err error) {
 		o.result, o.err = s.applyTier(&c.Row, e.Index)
 	case *CommitRun:
 		o.err = s.applyRun(c)
+	case *CoordinatorWrite:
+		o.result, o.err = s.applyCoordinator(c)
 	}
 	return o, nil
 }
@@ -348,7 +350,8 @@ func (s *Set) SkipEntry(index, term uint64) {
 }
 
 // TrimmableIndex implements shard.StateMachine: everything below the oldest
-// entry of which a row is still only here.
+// entry of which a row is still only here. Whatever else entries hold, such as
+// coordinator records, is in the image, and needs no segment.
 func (s *Set) TrimmableIndex() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

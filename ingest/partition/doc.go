@@ -27,6 +27,9 @@
 //	6 producer ids    count z
 //	7 tier segment    segment row (its id is ignored: apply assigns it)
 //	8 run             run row, count v, count x run id v, fence row
+//	9 coordinator     slot v, after v, count v, count x record: key s, value;
+//	  write           a value is 0 (the key is deleted), or its length + 1 (v)
+//	                  and that many bytes
 //
 // Within bodies: v is an unsigned varint, z a zigzag varint, s a length (v) and
 // that many bytes. A config is a count (v) and that many pairs of s, by key
@@ -45,7 +48,7 @@
 // # The image of a Set
 //
 //	0  4 B  "TCPI"
-//	4  u8   version, 1
+//	4  u8   version, 1 or 2
 //	5  3 B  reserved, 0
 //	8  ...  shard v, index v, term v, next partition v, next segment v, next run v,
 //	        producer ids used z
@@ -63,10 +66,25 @@
 //	                      length v, offset delta v, max timestamp z, epoch z
 //	        entries     count v, of entries with rows in a tail: index v as the
 //	                    difference from the one before, time z
+//	        slots       only in version 2: count v, by number: number v, writes v,
+//	                    records count v, by key: key s, value s
 //	   u32  CRC32C of everything before
 //
-// A newer version is refused with ErrNewerVersion. High watermarks are not in
+// Version 2 is written once a coordinator slot has been written to; a binary
+// that does not know it could not have applied the write either. A newer
+// version is refused with ErrNewerVersion. High watermarks are not in
 // the image: they follow from the rows and the shard's acknowledgement bound.
+//
+// # Coordinator slots
+//
+// Group coordinators keep their state in slots: maps from keys to values that
+// change by whole writes. Each write names the number of the write that it was
+// made upon, and is refused if that is not the newest one, at Prepare (counting
+// what is in flight) and again at apply. So whatever becomes of a proposal, the
+// records of a slot are what its writes 1 to n say, without a hole, and two
+// coordinators of one slot cannot both be believed. Slots have no data in the
+// object store: an entry with nothing but coordinator writes can be trimmed as
+// soon as a snapshot covers it.
 //
 // # How a producer's batches are checked
 //

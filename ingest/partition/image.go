@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	imageMagic   = "TCPI"
-	imageVersion = 1
+	imageMagic = "TCPI"
+	// imageVersion is the newest that is read. Version 2 is written once there
+	// is a coordinator slot, before that version 1.
+	imageVersion = 2
 )
 
 // image is a frozen Set. It holds the states themselves: the Set copies a
@@ -31,6 +33,7 @@ type image struct {
 	manifest     *format.Manifest
 	states       []frozen
 	entries      []entryMark
+	slots        []frozenSlot
 	size         int
 	mapOrder     bool
 }
@@ -52,6 +55,7 @@ func (s *Set) Image() shard.Image {
 		manifest: s.manifest,
 		states:   make([]frozen, len(s.parts)),
 		entries:  make([]entryMark, s.entries.len()),
+		slots:    s.freezeSlots(),
 		size:     s.sizeEstimate(),
 		mapOrder: s.opt.Bugs.MapOrder,
 	}
@@ -68,7 +72,7 @@ func (s *Set) Image() shard.Image {
 // sizeEstimate is near the size of the encoded image, in O(1) of partitions.
 func (s *Set) sizeEstimate() int {
 	return 64 + 48*len(s.parts) + 64*len(s.topics) + 24*int(s.stats.TailRows) + 80*int(s.stats.Producers) +
-		8*s.entries.len() + 128*len(s.manifest.Segments) + 128*len(s.manifest.Runs) + 12*len(s.manifest.Fence.Blocks)
+		8*s.entries.len() + 128*len(s.manifest.Segments) + 128*len(s.manifest.Runs) + 12*len(s.manifest.Fence.Blocks) + int(s.slotBytes)
 }
 
 // Index implements shard.Image.
@@ -103,7 +107,7 @@ func (w *imageWriter) varint(v int64)   { w.b = binary.AppendVarint(w.b, v) }
 func (im *image) Encode(out io.Writer) error {
 	w := &imageWriter{w: bufio.NewWriterSize(out, 64<<10)}
 	w.b = append(w.b, imageMagic...)
-	w.b = append(w.b, imageVersion, 0, 0, 0)
+	w.b = append(w.b, im.version(), 0, 0, 0)
 	w.uvarint(uint64(im.shard))
 	w.uvarint(im.index)
 	w.uvarint(im.term)
@@ -124,6 +128,9 @@ func (im *image) Encode(out io.Writer) error {
 		last = e.index
 	}
 	w.flush()
+	if im.version() > 1 {
+		encodeSlots(w, im.slots)
+	}
 	w.b = binary.LittleEndian.AppendUint32(w.b, w.crc)
 	w.flush()
 	if w.err == nil {
@@ -133,6 +140,13 @@ func (im *image) Encode(out io.Writer) error {
 		return fmt.Errorf("encode partition image at index %d: %w", im.index, w.err)
 	}
 	return nil
+}
+
+func (im *image) version() byte {
+	if len(im.slots) > 0 {
+		return 2
+	}
+	return 1
 }
 
 func (im *image) encodeManifest(w *imageWriter) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/iotest"
 
@@ -137,7 +138,7 @@ func TestRestoreDamage(t *testing.T) {
 	wantErr(t, s.Restore(bytes.NewReader(append(bytes.Clone(image), 0))), ErrCorrupt)
 	want(t, "image", string(imageOf(t, s)), empty)
 	newer := bytes.Clone(image)
-	newer[4]++
+	newer[4] = imageVersion + 1
 	wantErr(t, s.Restore(bytes.NewReader(newer)), ErrNewerVersion)
 	wantErr(t, NewSet(Options{Shard: 8}).Restore(bytes.NewReader(image)), ErrCorrupt)
 }
@@ -167,6 +168,8 @@ func reseal(b []byte) []byte {
 func FuzzRestore(f *testing.F) {
 	image := imageOf(f, sample(f).s)
 	f.Add(image[:len(image)-4])
+	slots := imageOf(f, sampleSlots(f).s)
+	f.Add(slots[:len(slots)-4])
 	f.Add(imageOf(f, NewSet(Options{Shard: 7})))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := NewSet(Options{Shard: 7})
@@ -191,11 +194,11 @@ func FuzzRestore(f *testing.F) {
 // FuzzApplyPayload: any payload is refused, by CheckPayload at the latest, or
 // applies, with the same state on every replica.
 func FuzzApplyPayload(f *testing.F) {
-	for _, e := range sample(f).log {
+	for _, e := range slices.Concat(sample(f).log, sampleSlots(f).log) {
 		f.Add(e.payload)
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		image := imageOf(t, sample(t).s)
+		image := imageOf(t, sampleSlots(t).s)
 		a, b := restored(t, Options{Shard: 7}, image), restored(t, Options{Shard: 7}, image)
 		e := entry{index: 1000, term: 9, time: 5, payload: payload}
 		check := CheckPayload(payload)

@@ -22,6 +22,7 @@ const (
 	itemProducerIDs
 	itemTier
 	itemRun
+	itemCoordinator
 	itemKinds // one more than the last
 )
 
@@ -148,6 +149,8 @@ func appendCommand(b []byte, cmd any) ([]byte, itemKind, error) {
 			b = binary.AppendUvarint(b, uint64(id))
 		}
 		return format.AppendFenceRow(b, &c.Fence), itemRun, nil
+	case *CoordinatorWrite:
+		return appendCoordinatorWrite(b, c), itemCoordinator, nil
 	}
 	return b, 0, fmt.Errorf("command %T: %w", cmd, ErrInvalidCommand)
 }
@@ -192,6 +195,8 @@ func decodeCommand(it item) (cmd any, err error) {
 		c.Fence, rest, err = format.DecodeFenceRow(d.rest())
 		d.after(rest, err)
 		cmd = c
+	case itemCoordinator:
+		cmd = d.coordinatorWrite()
 	default:
 		d.fail("item kind %d", it.kind)
 	}
@@ -232,6 +237,8 @@ func checkCommand(cmd any) error {
 		if c.Run.Key == "" || len(c.Run.Key) > maxObjectKey || len(c.Fence.Key) > maxObjectKey {
 			return bad("run", c.Run.Key)
 		}
+	case *CoordinatorWrite:
+		return checkCoordinatorWrite(c)
 	}
 	return nil
 }

@@ -24,6 +24,19 @@ type model struct {
 	segments    format.SegmentID
 	tiered      uint64
 	configs     map[[16]byte]modelConfig
+	slots       map[uint32]*modelSlot
+}
+
+type modelSlot struct {
+	number  uint64
+	records map[string]string
+}
+
+func (m *model) slot(n uint32) *modelSlot {
+	if m.slots[n] == nil {
+		m.slots[n] = &modelSlot{records: map[string]string{}}
+	}
+	return m.slots[n]
 }
 
 type modelConfig struct {
@@ -50,7 +63,7 @@ type modelBatch struct {
 }
 
 func newModel() *model {
-	return &model{index: 1, term: 1, hw: 1, nextRef: 1, segments: 1, tiered: 1, configs: map[[16]byte]modelConfig{}}
+	return &model{index: 1, term: 1, hw: 1, nextRef: 1, segments: 1, tiered: 1, configs: map[[16]byte]modelConfig{}, slots: map[uint32]*modelSlot{}}
 }
 
 func (m *model) clone() *model {
@@ -239,6 +252,18 @@ func (m *model) command(it item) (any, error) {
 		m.tiered = c.Row.LastIndex
 		m.segments++
 		return m.segments - 1, nil
+	case *CoordinatorWrite:
+		sl := m.slot(c.Slot)
+		if c.After != sl.number {
+			return nil, ErrStaleCoordinator
+		}
+		sl.number++
+		for _, r := range c.Records {
+			if delete(sl.records, r.Key); r.Value != nil {
+				sl.records[r.Key] = string(r.Value)
+			}
+		}
+		return sl.number, nil
 	}
 	if p == nil {
 		return nil, ErrUnknownPartition
@@ -314,6 +339,26 @@ func (m *model) verify(s *Set) error {
 	}
 	if t := s.Manifest().TieredIndex; t != m.tiered || len(s.Manifest().Segments) != int(m.segments)-1 {
 		return fmt.Errorf("tiered index: expected %d, found %d", m.tiered, t)
+	}
+	for n, sl := range m.slots {
+		if err := sl.verify(s.Slot(n)); err != nil {
+			return fmt.Errorf("slot %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (sl *modelSlot) verify(v SlotView) error {
+	last, n, bytes := "", 0, int64(0)
+	for key, value := range v.All() {
+		if expected, ok := sl.records[key]; !ok || expected != string(value) || key <= last {
+			return fmt.Errorf("record %q: expected %q, found %q after %q", key, expected, value, last)
+		}
+		n, bytes, last = n+1, bytes+int64(len(key)+len(value))+64, key
+	}
+	if v.Number != sl.number || n != len(sl.records) || v.Len() != n || v.Bytes() != bytes {
+		return fmt.Errorf("expected number %d and %d records, found number %d, %d records of %d, %d bytes of %d",
+			sl.number, len(sl.records), v.Number, n, v.Len(), bytes, v.Bytes())
 	}
 	return nil
 }

@@ -20,6 +20,8 @@ type proposed struct {
 	// sequences say as much; for a new producer nothing else would keep its
 	// second batch from being taken before its first comes back.
 	dropped map[producerKey]droppedBatch
+	// slots holds the coordinator slots that have writes in flight.
+	slots map[uint32]runningSlot
 }
 
 // maxDropped bounds proposed.dropped; more than that are in flight at once only
@@ -36,11 +38,12 @@ type proposal struct {
 	ticket uint64
 	kind   itemKind
 	part   *part // nil for items that concern no partition
-	base   int64
+	base   int64 // of coordinator writes: After
 	// Of idempotent batches: who, and what.
 	producer    producerKey
 	epoch       int16
 	first, last int32
+	slot        uint32 // of coordinator writes
 	// previous is 1 + the position of the same producer's proposal before; it
 	// may have left the queue.
 	previous uint64
@@ -66,6 +69,9 @@ type droppedBatch struct {
 func (s *Set) Size(cmd any) int {
 	if c, ok := cmd.(*Produce); ok {
 		return itemHeaderLen + len(c.Batch)
+	}
+	if c, ok := cmd.(*CoordinatorWrite); ok {
+		return coordinatorSize(c)
 	}
 	body, _, err := appendCommand(nil, cmd)
 	if err != nil {
@@ -103,7 +109,12 @@ func (s *Set) Prepare(cmd any, term, ticket uint64, nowUnixMilli int64, payload 
 		return payload, shard.Prepared{Err: err}
 	}
 	out[start+4] = byte(kind)
-	s.proposed.queue.push(proposal{ticket: ticket, kind: kind, part: p, producer: producerKey{id: -1}})
+	pr := proposal{ticket: ticket, kind: kind, part: p, producer: producerKey{id: -1}}
+	if c, ok := cmd.(*CoordinatorWrite); ok {
+		pr.slot, pr.base = c.Slot, int64(c.After)
+		s.pushSlot(&pr)
+	}
+	s.proposed.queue.push(pr)
 	return endItem(out, start), prep
 }
 
@@ -131,6 +142,8 @@ func (s *Set) prepareCommand(cmd *any) (p *part, ref format.PartitionRef, prep s
 		prep.Err = s.checkTier(&c.Row, s.index)
 	case *CommitRun:
 		prep.Err = s.checkRun(c)
+	case *CoordinatorWrite:
+		prep = shard.Prepared{Err: s.prepareCoordinator(c), Result: c.After + 1}
 	}
 	if p != nil {
 		ref = p.state.ref
@@ -265,13 +278,17 @@ func (s *Set) popProposal(term uint64, it item) (pr proposal, mine bool) {
 		return pr, false
 	}
 	pr = *q.at(0)
-	if pr.kind != it.kind || (pr.part != nil && pr.part.state.ref != it.ref) || (pr.kind == itemProduce && !stampedAt(it.body, pr.base)) {
+	if pr.kind != it.kind || (pr.part != nil && pr.part.state.ref != it.ref) ||
+		(pr.kind == itemProduce && !stampedAt(it.body, pr.base)) || (pr.kind == itemCoordinator && !isWrite(it.body, &pr)) {
 		// Proposals were lost without a reset. Apply's own checks keep the log
 		// right; what is prepared from here on starts at the applied state.
 		s.ResetProposed()
 		return proposal{}, false
 	}
 	q.pop()
+	if pr.kind == itemCoordinator {
+		s.popSlot(&pr)
+	}
 	if pr.kind != itemProduce {
 		return pr, true
 	}
@@ -326,4 +343,5 @@ func (s *Set) dropProposed() {
 	}
 	q.clear()
 	clear(s.proposed.producers)
+	clear(s.proposed.slots)
 }

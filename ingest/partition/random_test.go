@@ -22,21 +22,22 @@ var (
 // world drives a leader and a follower against the model through one random
 // list of operations.
 type world struct {
-	rng      *rand.Rand
-	m        *model
-	leader   *Set
-	follower *Set
-	behind   []entry // applied on the leader, not yet on the follower
-	flight   []entry // prepared, not yet applied
-	sent     []modelFlight
-	dropped  map[producerKey]droppedBatch
-	index    uint64
-	term     uint64
-	time     int64
-	ticket   uint64
-	next     map[producerKey]int32 // what each producer will send next
-	epochs   map[int64]int16
-	fault    error
+	rng       *rand.Rand
+	m         *model
+	leader    *Set
+	follower  *Set
+	behind    []entry // applied on the leader, not yet on the follower
+	flight    []entry // prepared, not yet applied
+	sent      []modelFlight
+	sentSlots []sentSlot // coordinator writes in flight, in order
+	dropped   map[producerKey]droppedBatch
+	index     uint64
+	term      uint64
+	time      int64
+	ticket    uint64
+	next      map[producerKey]int32 // what each producer will send next
+	epochs    map[int64]int16
+	fault     error
 }
 
 // modelFlight is one batch in flight.
@@ -73,6 +74,8 @@ func (w *world) command() any {
 		return &DeleteRecords{Key: k, Offset: v.LogStart - 1 + w.rng.Int64N(v.LogEnd-v.LogStart+2)}
 	case n < 13:
 		return &AllocateProducerIDs{Count: 1 + w.rng.Int64N(5)}
+	case n >= 18 && n < 28:
+		return w.coordinatorWrite()
 	case n < 18:
 		if r, ok := w.leader.Seal(1 + w.rng.Int64N(2000)); ok {
 			if r.Last > w.m.hw {
@@ -108,6 +111,58 @@ func (w *world) command() any {
 		w.next[pk] = seq + int32(n)
 	}
 	return &Produce{Key: k, Batch: from(id, 1+w.epochs[id]-int16(w.rng.IntN(20)/19), seq, n)}
+}
+
+// coordinatorWrite draws a write of a slot, most times upon the newest in flight.
+func (w *world) coordinatorWrite() *CoordinatorWrite {
+	c := &CoordinatorWrite{Slot: w.rng.Uint32N(3)}
+	c.After = w.runningSlot(c.Slot)
+	if w.rng.IntN(6) == 0 {
+		c.After = max(1, c.After) - 1 + w.rng.Uint64N(3)
+	}
+	for range w.rng.IntN(6) {
+		r := CoordinatorRecord{Key: fmt.Sprint(w.rng.IntN(100))}
+		if w.rng.IntN(3) > 0 {
+			r.Value = make([]byte, w.rng.IntN(4), 4)
+			for i := range r.Value {
+				r.Value[i] = byte(w.rng.IntN(256))
+			}
+		}
+		c.Records = append(c.Records, r)
+	}
+	return c
+}
+
+// runningSlot is a slot's number after everything in flight.
+func (w *world) runningSlot(slot uint32) uint64 {
+	n := w.m.slot(slot).number
+	for _, f := range w.sentSlots {
+		if f.slot == slot {
+			n++
+		}
+	}
+	return n
+}
+
+// sentSlot is one coordinator write in flight.
+type sentSlot struct {
+	entry uint64
+	slot  uint32
+}
+
+// checkWrite: Prepare takes exactly the writes that follow what is in flight.
+func (w *world) checkWrite(c *CoordinatorWrite, got shard.Prepared) error {
+	expected := w.runningSlot(c.Slot)
+	if (c.After == expected) != (got.Err == nil) || got.Err != nil && !errors.Is(got.Err, ErrStaleCoordinator) {
+		return fmt.Errorf("write of slot %d after %d, expected after %d: %v", c.Slot, c.After, expected, got.Err)
+	}
+	if got.Err == nil {
+		if got.Result != c.After+1 {
+			return fmt.Errorf("write of slot %d: expected number %d, found %v", c.Slot, c.After+1, got.Result)
+		}
+		w.sentSlots = append(w.sentSlots, sentSlot{w.index + 1, c.Slot})
+	}
+	return nil
 }
 
 // expected says what Prepare must answer for a batch.
@@ -218,6 +273,9 @@ func (w *world) prepare() error {
 
 // checkBounds: nothing may be deleted or sealed that is not acknowledged.
 func (w *world) checkBounds(cmd any, got shard.Prepared) error {
+	if c, ok := cmd.(*CoordinatorWrite); ok {
+		return w.checkWrite(c, got)
+	}
 	if c, ok := cmd.(*DeleteRecords); ok && got.Err == nil {
 		if p := w.m.find(c.Key); c.Offset > w.m.hwOf(p) {
 			return fmt.Errorf("deleting up to %d, above the high watermark %d", c.Offset, w.m.hwOf(p))
@@ -232,6 +290,9 @@ func (w *world) applyOne() error {
 	w.flight = w.flight[1:]
 	for len(w.sent) > 0 && w.sent[0].entry == e.index {
 		w.sent = w.sent[1:]
+	}
+	for len(w.sentSlots) > 0 && w.sentSlots[0].entry == e.index {
+		w.sentSlots = w.sentSlots[1:]
 	}
 	expected := w.m.apply(e)
 	got, err := applyTo(w.leader, e)
@@ -270,7 +331,7 @@ func (w *world) lose(from int) error {
 			w.next[full] = f.fseq // the client sends it again
 		}
 	}
-	w.sent = nil
+	w.sent, w.sentSlots = nil, nil
 	w.leader.ResetProposed()
 	return nil
 }
@@ -377,6 +438,7 @@ func TestRandomOperations(t *testing.T) {
 func TestPlantedBugs(t *testing.T) {
 	for name, bugs := range map[string]Bugs{
 		"SkipSequenceCheck":    {SkipSequenceCheck: true},
+		"SkipWriteNumberCheck": {SkipWriteNumberCheck: true},
 		"TierAnywhere":         {TierAnywhere: true},
 		"KeepTieredEnd":        {KeepTieredEnd: true},
 		"HWFromApplied":        {HWFromApplied: true},

@@ -187,6 +187,9 @@ func (s *Set) Status() Status {
 type Stats struct {
 	Batches, Bytes, Duplicates, Refused int64 // since the start
 	TailRows, TailBytes, Producers      int64 // now
+
+	CoordinatorWrites                    int64 // since the start
+	CoordinatorRecords, CoordinatorBytes int64 // now, of all slots; the bound is MaxCoordinatorBytes
 }
 
 // Stats returns a snapshot of the counters.

@@ -12,7 +12,7 @@ import (
 // Restore implements shard.StateMachine. r holds exactly one encoded image. On
 // an error the state is as before.
 func (s *Set) Restore(r io.Reader) error {
-	next := &Set{opt: s.opt, gen: s.gen + 1}
+	next := &Set{opt: s.opt, gen: s.gen + 1, slotGen: s.slotGen + 1}
 	next.clear()
 	if err := next.decodeImage(newStreamDecoder(r)); err != nil {
 		return fmt.Errorf("restore partition image: %w", err)
@@ -42,6 +42,8 @@ func (s *Set) take(next *Set) {
 	s.manifest, s.topics = next.manifest, next.topics
 	s.byKey, s.byRef, s.parts, s.hot = next.byKey, next.byRef, next.parts, next.hot
 	s.entries, s.expiry = next.entries, next.expiry
+	s.slots, s.slotBytes, s.slotGen = next.slots, next.slotBytes, next.slotGen
+	s.stats.CoordinatorRecords, s.stats.CoordinatorBytes = next.stats.CoordinatorRecords, next.stats.CoordinatorBytes
 	s.stats.TailRows, s.stats.TailBytes, s.stats.Producers = next.stats.TailRows, next.stats.TailBytes, next.stats.Producers
 	s.restored++
 	s.wakeAll = true
@@ -74,9 +76,10 @@ func (s *Set) decodeImage(d *decoder) error {
 		return fmt.Errorf("magic: expected %q, found %q: %w", imageMagic, head[:4], ErrCorrupt)
 	case head[4] > imageVersion:
 		return fmt.Errorf("image version: expected at most %d, found %d: %w", imageVersion, head[4], ErrNewerVersion)
-	case head[4] != imageVersion || head[5]|head[6]|head[7] != 0:
-		return fmt.Errorf("image version: expected %d, found % x: %w", imageVersion, head[4:8], ErrCorrupt)
+	case head[4] == 0 || head[5]|head[6]|head[7] != 0:
+		return fmt.Errorf("image version: expected 1 to %d, found % x: %w", imageVersion, head[4:8], ErrCorrupt)
 	}
+	version := head[4] // head is valid until the next read
 	if n := d.u32("shard"); d.err == nil && n != s.opt.Shard {
 		d.fail("shard: expected %d, found %d", s.opt.Shard, n)
 	}
@@ -92,6 +95,9 @@ func (s *Set) decodeImage(d *decoder) error {
 	topics := s.decodeTopics(d)
 	s.decodeStates(d, topics)
 	s.decodeEntries(d)
+	if version > 1 {
+		s.decodeSlots(d)
+	}
 	if d.err != nil {
 		return d.err
 	}

@@ -60,6 +60,8 @@ type Bugs struct {
 	KeepProposed bool
 	// MapOrder: the image lists partitions in the order of a map.
 	MapOrder bool
+	// SkipWriteNumberCheck: a coordinator write is taken whatever it follows.
+	SkipWriteNumberCheck bool
 	// AcceptStaleRows: a run commit is not checked against the current rows.
 	AcceptStaleRows bool
 }
@@ -104,6 +106,9 @@ type Set struct {
 	hot          []*part // those with rows in their tail, in no order
 	// entries are the log's entries with untiered rows, by index.
 	entries deque[entryMark]
+	// slots are the coordinators' records by slot, those that were ever written to.
+	slots     map[uint32]slotState
+	slotBytes int64 // of all of them
 
 	// Not replicated: the acknowledgement bound and what waits for it.
 	hw    uint64
@@ -118,6 +123,7 @@ type Set struct {
 	watch    watchers
 	stats    Stats
 	restored uint64 // number of Restores, for Seal to notice one
+	slotGen  uint64 // generation of the slots' nodes; one for each write
 
 	// Scratch of the shard's goroutine.
 	outcomes []outcome
@@ -222,6 +228,7 @@ func (s *Set) clear() {
 	s.byRef = make(map[format.PartitionRef]*part)
 	s.parts, s.hot = nil, nil
 	s.entries, s.marks = deque[entryMark]{}, deque[hwMark]{}
+	s.slots, s.slotBytes = make(map[uint32]slotState), 0
 	s.expiry = nil
 }
 
