@@ -96,7 +96,8 @@ func (s *Server) createTopic(ctx context.Context, t *kmsg.CreateTopicsRequestTop
 			}
 		}
 	}
-	for _, c := range s.describeTopic(nt.Config, nil, false, false) {
+	d := configDescriber{srv: s, values: s.settings()}
+	for _, c := range d.topic(nt.Config, nil) {
 		ct.Configs = append(ct.Configs, kmsg.CreateTopicsResponseTopicConfig{
 			Name: c.Name, Value: c.Value, ReadOnly: c.ReadOnly, Source: int8(c.Source), IsSensitive: c.IsSensitive,
 		})

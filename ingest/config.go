@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"thermocline/ingest/brokerconfig"
 )
 
 // Config is what a server is told. Fields have Kafka's meaning where Kafka has
@@ -43,9 +45,15 @@ type Config struct {
 	StoreName string
 	// Volume, if set, tells the size of DataDir's volume and what is free.
 	Volume func() (total, free int64)
-	// Static lists further broker settings that DescribeConfigs shows.
+	// Static are further settings as they would be written, by name: Kafka's,
+	// and those that Own describes.
 	Static map[string]string
+	// Own describes the broker's settings that Kafka does not have.
+	Own    []brokerconfig.Def
 	Logger *slog.Logger
+	// LogLevel is the level of Logger, to be read and set by clients; nil: Info,
+	// without effect on Logger.
+	LogLevel *slog.LevelVar
 	// Now is the clock (time.Now if nil).
 	Now func() time.Time
 }
@@ -53,19 +61,20 @@ type Config struct {
 // DefaultConfig returns Kafka's defaults where Kafka has the setting.
 func DefaultConfig() Config {
 	return Config{
-		MaxRequestBytes: 100 << 20,
-		QueuedMaxBytes:  512 << 20,
-		FetchMaxBytes:   55 << 20,
-		FetchMemory:     512 << 20,
-		MaxConnections:  10_000,
-		MaxIdle:         10 * time.Minute,
-		FetchSessions:   1000,
-		NumPartitions:   1,
-		ShardReplicas:   3,
-		MessageMaxBytes: 1048588,
-		MaxUncompressed: 128 << 20,
-		DeleteTopics:    true,
-		DataDir:         "./data",
+		MaxRequestBytes:  100 << 20,
+		QueuedMaxBytes:   512 << 20,
+		FetchMaxBytes:    55 << 20,
+		FetchMemory:      512 << 20,
+		MaxConnections:   10_000,
+		MaxIdle:          10 * time.Minute,
+		FetchSessions:    1000,
+		AutoCreateTopics: true,
+		NumPartitions:    1,
+		ShardReplicas:    3,
+		MessageMaxBytes:  1048588,
+		MaxUncompressed:  128 << 20,
+		DeleteTopics:     true,
+		DataDir:          "./data",
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"thermocline/ingest/brokerconfig"
 	"thermocline/ingest/partition"
 	"thermocline/ingest/topicconfig"
 	"thermocline/metadata"
@@ -49,6 +50,7 @@ var kerrTable = []struct {
 	{shard.ErrBusy, kerr.NotEnoughReplicas},
 
 	{topicconfig.ErrInvalid, kerr.InvalidConfig},
+	{brokerconfig.ErrNotDynamic, kerr.InvalidRequest},
 	{metadata.ErrExists, kerr.TopicAlreadyExists},
 	{metadata.ErrNotFound, kerr.UnknownTopicOrPartition},
 	{metadata.ErrInvalidTopic, kerr.InvalidTopicException},

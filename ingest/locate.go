@@ -129,19 +129,20 @@ type effectiveCache struct {
 
 type effectiveEntry struct {
 	revision int64
+	settings *settingsEntry
 	value    topicconfig.Effective
 }
 
 // effective returns the values that a topic's config comes to.
 func (s *Server) effective(row *metadata.Topic) topicconfig.Effective {
-	c := &s.effectives
+	c, now := &s.effectives, s.settingsEntry()
 	c.mu.RLock()
 	e, ok := c.m[row.ID]
 	c.mu.RUnlock()
-	if ok && e.revision == row.Revision {
+	if ok && e.revision == row.Revision && e.settings == now {
 		return e.value
 	}
-	e = effectiveEntry{revision: row.Revision, value: topicconfig.Of(row.Config, s.cfg.MessageMaxBytes)}
+	e = effectiveEntry{revision: row.Revision, settings: now, value: topicconfig.Of(now.values.TopicConfig(row.Config), s.cfg.MessageMaxBytes)}
 	c.mu.Lock()
 	if c.m == nil || len(c.m) >= maxEffective {
 		c.m = map[metadata.TopicID]effectiveEntry{}

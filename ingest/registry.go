@@ -29,7 +29,7 @@ func registrations() []api {
 	return []api{
 		produceAPI(), fetchAPI(), listOffsetsAPI(), metadataAPI(), apiVersionsAPI(),
 		createTopicsAPI(), deleteTopicsAPI(), deleteRecordsAPI(), initProducerIDAPI(),
-		offsetForLeaderEpochAPI(), describeConfigsAPI(), describeLogDirsAPI(),
+		offsetForLeaderEpochAPI(), describeConfigsAPI(), alterConfigsAPI(), describeLogDirsAPI(),
 		createPartitionsAPI(), incrementalAlterConfigsAPI(), describeClusterAPI(),
 	}
 }

@@ -32,6 +32,7 @@ type Server struct {
 	coldBytes    *budget // of answers from the store
 	coldSlots    *semaphore.Weighted
 	effectives   effectiveCache
+	set          settingsCache
 
 	ctx    context.Context // ends when connections are cut
 	cancel context.CancelFunc
@@ -59,6 +60,9 @@ func NewServer(cfg Config, cluster Cluster, replicas Replicas, cold Cold) (*Serv
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.LogLevel == nil {
+		cfg.LogLevel = new(slog.LevelVar)
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -74,6 +78,7 @@ func NewServer(cfg Config, cluster Cluster, replicas Replicas, cold Cold) (*Serv
 		conns:        map[*conn]string{},
 		perIP:        map[string]int{},
 	}
+	s.set.file = s.fileSettings()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -133,9 +138,10 @@ func (s *Server) accept(nc net.Conn) {
 	if err != nil {
 		host = nc.RemoteAddr().String()
 	}
+	most, mostIP := s.connectionLimits()
 	s.mu.Lock()
-	full := len(s.conns) >= s.cfg.MaxConnections
-	fullIP := s.cfg.MaxConnectionsPerIP > 0 && s.perIP[host] >= s.cfg.MaxConnectionsPerIP
+	full := len(s.conns) >= most
+	fullIP := mostIP > 0 && s.perIP[host] >= mostIP
 	if s.closed || full || fullIP {
 		s.mu.Unlock()
 		s.stats.rejected.Add(1)

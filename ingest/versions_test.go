@@ -132,6 +132,16 @@ func sampleRequest(s *testServer, key, version int16, row *metadata.Topic) kmsg.
 		req.Resources = append(req.Resources, rr)
 		req.IncludeSynonyms, req.IncludeDocumentation = true, true
 		return req
+	case 33:
+		req := kmsg.NewPtrAlterConfigsRequest()
+		rr := kmsg.NewAlterConfigsRequestResource()
+		rr.ResourceType, rr.ResourceName = kmsg.ConfigResourceTypeTopic, row.Name
+		rc := kmsg.NewAlterConfigsRequestResourceConfig()
+		v := "200000"
+		rc.Name, rc.Value = "retention.ms", &v
+		rr.Configs = append(rr.Configs, rc)
+		req.Resources = append(req.Resources, rr)
+		return req
 	case 35:
 		return kmsg.NewPtrDescribeLogDirsRequest()
 	case 37:
@@ -211,6 +221,8 @@ func firstError(resp kmsg.Response) int16 {
 	case *kmsg.OffsetForLeaderEpochResponse:
 		return r.Topics[0].Partitions[0].ErrorCode
 	case *kmsg.DescribeConfigsResponse:
+		return r.Resources[0].ErrorCode
+	case *kmsg.AlterConfigsResponse:
 		return r.Resources[0].ErrorCode
 	case *kmsg.DescribeLogDirsResponse:
 		return r.Dirs[0].ErrorCode

@@ -63,10 +63,10 @@ type View struct {
 	configs  map[string]*DynamicConfig // by the row's key
 	// configVersion counts changes of configs.
 	configVersion atomic.Int64
-	refused  map[string]error
-	subs     map[*Subscription]struct{}
-	advanced chan struct{} // closed and replaced at each change
-	health   health
+	refused       map[string]error
+	subs          map[*Subscription]struct{}
+	advanced      chan struct{} // closed and replaced at each change
+	health        health
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup

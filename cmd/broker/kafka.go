@@ -4,10 +4,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 
 	"thermocline/cmd/config"
 	"thermocline/ingest"
+	"thermocline/ingest/brokerconfig"
 	"thermocline/metadata"
 	"thermocline/metadata/controller"
 )
@@ -45,8 +47,11 @@ func (b *Broker) ingestConfig() ingest.Config {
 	c.ShardReplicas = int16(b.cfg.ShardReplicas)
 	c.MessageMaxBytes = int(b.cfg.MessageMaxBytes)
 	c.DataDir, c.StoreName = b.cfg.DataDir, b.uploads.String()
-	c.Static = b.staticSettings()
+	c.Static, c.Own = b.staticSettings()
 	c.Logger = b.log
+	if h, ok := b.log.Handler().(Leveled); ok {
+		c.LogLevel = h.LevelVar()
+	}
 	c.Volume = func() (total, free int64) {
 		t, f, err := b.fs.Space(".")
 		if err != nil {
@@ -57,13 +62,25 @@ func (b *Broker) ingestConfig() ingest.Config {
 	return c
 }
 
-// staticSettings are the settings that DescribeConfigs shows of a broker. The
-// store's URL may hold a secret; its name does not.
-func (b *Broker) staticSettings() map[string]string {
+// Leveled is a log handler whose level can be changed while it is used: then
+// clients may change it.
+type Leveled interface {
+	slog.Handler
+	LevelVar() *slog.LevelVar
+}
+
+// staticSettings are the settings that DescribeConfigs shows of a broker, and
+// what it needs to know of those that Kafka does not have. The store's URL may
+// hold a secret; its name does not.
+func (b *Broker) staticSettings() (map[string]string, []brokerconfig.Def) {
 	out := map[string]string{}
+	var own []brokerconfig.Def
 	for _, s := range config.Settings() {
-		out[s.Key] = b.cfg.Get(s.Key)
+		out[s.Key] = b.cfg.KafkaValue(s.Key)
+		if _, known := brokerconfig.Lookup(s.Key); !known {
+			own = append(own, brokerconfig.Own(s.Key, s.Default, s.Doc))
+		}
 	}
 	out["store.url"] = b.uploads.String()
-	return out
+	return out, own
 }

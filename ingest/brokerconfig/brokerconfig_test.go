@@ -93,3 +93,34 @@ func TestCheckDynamic(t *testing.T) {
 		t.Errorf("log.retention.ms=soon: expected ErrInvalid, found %v", err)
 	}
 }
+
+func TestGroupConfigs(t *testing.T) {
+	v := NewValues(nil, nil, map[string]string{"group.consumer.session.timeout.ms": "50000"})
+	if n := v.GroupInt(nil, "consumer.session.timeout.ms"); n != 50000 {
+		t.Errorf("inherited: found %d", n)
+	}
+	if n := v.GroupInt(map[string]string{"consumer.session.timeout.ms": "46000"}, "consumer.session.timeout.ms"); n != 46000 {
+		t.Errorf("own: found %d", n)
+	}
+	for _, tc := range []struct {
+		config map[string]string
+		ok     bool
+	}{
+		{nil, true},
+		{map[string]string{"consumer.session.timeout.ms": "60000"}, true},
+		{map[string]string{"consumer.session.timeout.ms": "60001"}, false},
+		{map[string]string{"consumer.heartbeat.interval.ms": "1"}, false},
+		{map[string]string{"consumer.heartbeat.interval.ms": "x"}, false},
+		{map[string]string{"nope": "1"}, false},
+	} {
+		if err := CheckGroup(tc.config, v); (err == nil) != tc.ok {
+			t.Errorf("%v: %v", tc.config, err)
+		}
+	}
+	if err := CheckClientMetrics(map[string]string{"interval.ms": "99"}); err == nil {
+		t.Error("interval.ms=99: expected an error")
+	}
+	if err := CheckClientMetrics(map[string]string{"interval.ms": "100", "metrics": "a,b"}); err != nil {
+		t.Error(err)
+	}
+}

@@ -50,6 +50,9 @@ func list(name, def, doc string, values ...string) Def {
 	return Def{Def: topicconfig.Def{Name: name, Type: topicconfig.List, Default: def, Handling: topicconfig.Honoured, Doc: doc, Values: values}}
 }
 
+// Own describes a setting that Kafka does not have; it is read-only.
+func Own(name, def, doc string) Def { return text(name, def, doc) }
+
 func dynamic(d Def) Def { d.Update = Dynamic; return d }
 
 func null(d Def) Def { d.Null = true; return d }
