@@ -52,6 +52,18 @@ func (c *cluster) client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, err
 	return cl, nil
 }
 
+// run makes a command of what needs an administrative connection.
+func (c *cluster) run(do func(*cobra.Command, *kadm.Client, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		adm, err := c.admin(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer adm.Close()
+		return do(cmd, adm, args)
+	}
+}
+
 func (c *cluster) admin(ctx context.Context) (*kadm.Client, error) {
 	cl, err := c.client(ctx)
 	if err != nil {

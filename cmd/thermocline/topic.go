@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -36,38 +35,34 @@ func topicCreate(c *cluster) *cobra.Command {
 	var factor int16
 	var configs []string
 	var ifNotExists bool
+	var set map[string]*string
 	cmd := &cobra.Command{
 		Use:     "create TOPIC…",
 		Short:   "Create topics",
 		Example: "  thermocline topic create flights --partitions 12 --config retention.ms=-1",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := parseConfigs(configs)
-			if err != nil {
-				return err
-			}
-			adm, err := c.admin(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer adm.Close()
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			set, err = parseConfigs(configs)
+			return err
+		},
+		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			answers, err := adm.CreateTopics(cmd.Context(), partitions, factor, set, args...)
 			if err != nil {
 				return err
 			}
-			return eachTopic(args, func(name string) error {
+			return each("topic", args, func(name string) error {
 				a := answers[name]
 				if errors.Is(a.Err, kerr.TopicAlreadyExists) && ifNotExists {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s exists already\n", name)
 					return nil
 				}
 				if a.Err != nil {
-					return detailed(a.Err, a.ErrMessage)
+					return refused(a.Err, a.ErrMessage)
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "created %s\n", name)
-				return nil
+				return warnOfIdleConfigs(cmd, adm, name, set)
 			})
-		},
+		}),
 	}
 	cmd.Flags().Int32VarP(&partitions, "partitions", "p", -1, "number of partitions (-1: the brokers' num.partitions)")
 	cmd.Flags().Int16VarP(&factor, "replication-factor", "r", -1, "replication factor (-1: the brokers' default)")
@@ -81,12 +76,7 @@ func topicList(c *cluster) *cobra.Command {
 		Use:   "list",
 		Short: "List topics with their partitions",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			adm, err := c.admin(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer adm.Close()
+		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, _ []string) error {
 			topics, err := adm.ListTopics(cmd.Context())
 			if err != nil {
 				return err
@@ -96,7 +86,7 @@ func topicList(c *cluster) *cobra.Command {
 				fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", t.Topic, len(t.Partitions), t.Partitions.NumReplicas(), t.ID)
 			}
 			return w.Flush()
-		},
+		}),
 	}
 }
 
@@ -105,12 +95,7 @@ func topicDescribe(c *cluster) *cobra.Command {
 		Use:   "describe TOPIC…",
 		Short: "Show partitions, leaders, offsets and set configs",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			adm, err := c.admin(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer adm.Close()
+		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			topics, err := adm.ListTopics(cmd.Context(), args...)
 			if err != nil {
 				return err
@@ -118,14 +103,14 @@ func topicDescribe(c *cluster) *cobra.Command {
 			starts, _ := adm.ListStartOffsets(cmd.Context(), args...)
 			ends, _ := adm.ListEndOffsets(cmd.Context(), args...)
 			configs, _ := adm.DescribeTopicConfigs(cmd.Context(), args...)
-			return eachTopic(args, func(name string) error {
+			return each("topic", args, func(name string) error {
 				t, ok := topics[name]
 				if !ok || t.Err != nil {
 					return orUnknown(t.Err)
 				}
 				return describeTopic(cmd.OutOrStdout(), t, starts, ends, configs)
 			})
-		},
+		}),
 	}
 }
 
@@ -152,24 +137,20 @@ func describeTopic(out io.Writer, t kadm.TopicDetail, starts, ends kadm.ListedOf
 func topicAlter(c *cluster) *cobra.Command {
 	var partitions int
 	var configs, deletes []string
+	var set map[string]*string
 	cmd := &cobra.Command{
 		Use:     "alter TOPIC",
 		Short:   "Change configs or add partitions",
 		Example: "  thermocline topic alter flights --config retention.ms=86400000 --partitions 24",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := parseConfigs(configs)
-			if err != nil {
-				return err
-			}
-			if len(set) == 0 && len(deletes) == 0 && partitions == 0 {
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			if len(configs) == 0 && len(deletes) == 0 && partitions == 0 {
 				return errors.New("nothing to change: give --config, --delete-config or --partitions")
 			}
-			adm, err := c.admin(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer adm.Close()
+			set, err = parseConfigs(configs)
+			return err
+		},
+		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			if err := alterConfigs(cmd.Context(), adm, args[0], set, deletes); err != nil {
 				return err
 			}
@@ -179,12 +160,12 @@ func topicAlter(c *cluster) *cobra.Command {
 					return err
 				}
 				if a := answers[args[0]]; a.Err != nil {
-					return fmt.Errorf("topic %s: %w", args[0], detailed(a.Err, a.ErrMessage))
+					return fmt.Errorf("topic %s: %w", args[0], refused(a.Err, a.ErrMessage))
 				}
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "altered %s\n", args[0])
-			return nil
-		},
+			return warnOfIdleConfigs(cmd, adm, args[0], set)
+		}),
 	}
 	cmd.Flags().IntVarP(&partitions, "partitions", "p", 0, "new total number of partitions (only upwards)")
 	cmd.Flags().StringArrayVarP(&configs, "config", "c", nil, "set key=value; may be repeated")
@@ -209,7 +190,7 @@ func alterConfigs(ctx context.Context, adm *kadm.Client, topic string, set map[s
 	}
 	for _, a := range answers {
 		if a.Err != nil {
-			return fmt.Errorf("topic %s: %w", topic, detailed(a.Err, a.ErrMessage))
+			return fmt.Errorf("topic %s: %w", topic, refused(a.Err, a.ErrMessage))
 		}
 	}
 	return nil
@@ -220,24 +201,19 @@ func topicDelete(c *cluster) *cobra.Command {
 		Use:   "delete TOPIC…",
 		Short: "Delete topics and their data",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			adm, err := c.admin(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer adm.Close()
+		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			answers, err := adm.DeleteTopics(cmd.Context(), args...)
 			if err != nil {
 				return err
 			}
-			return eachTopic(args, func(name string) error {
+			return each("topic", args, func(name string) error {
 				if a := answers[name]; a.Err != nil {
-					return detailed(a.Err, a.ErrMessage)
+					return refused(a.Err, a.ErrMessage)
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", name)
 				return nil
 			})
-		},
+		}),
 	}
 }
 
@@ -251,18 +227,13 @@ func topicRoll(c *cluster) *cobra.Command {
 it from the brokers now, instead of after tiering.segment.bytes or
 tiering.segment.ms. Other topics in the same shards go along.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			adm, err := c.admin(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer adm.Close()
+		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			ends, err := adm.ListEndOffsets(cmd.Context(), args[0])
 			if err == nil {
 				err = ends.Error()
 			}
 			if err != nil {
-				return fmt.Errorf("topic %s: %w", args[0], err)
+				return fmt.Errorf("topic %s: %w", args[0], refused(err, ""))
 			}
 			now := strconv.FormatInt(time.Now().UnixMilli(), 10)
 			if err := alterConfigs(cmd.Context(), adm, args[0], map[string]*string{rollConfig: &now}, nil); err != nil {
@@ -279,7 +250,7 @@ tiering.segment.ms. Other topics in the same shards go along.`,
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "rolled %s: all %d partitions are in the store\n", args[0], len(ends[args[0]]))
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "return once everything is in the store and trimmed")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait")
@@ -334,29 +305,15 @@ func parseConfigs(list []string) (map[string]*string, error) {
 	return set, nil
 }
 
-// eachTopic runs do for each name and joins the errors under their names.
-func eachTopic(names []string, do func(string) error) error {
+// each runs do for each name and joins the errors under their names.
+func each(kind string, names []string, do func(string) error) error {
 	var errs []error
 	for _, n := range names {
 		if err := do(n); err != nil {
-			errs = append(errs, fmt.Errorf("topic %s: %w", n, err))
+			errs = append(errs, fmt.Errorf("%s %s: %w", kind, n, err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func detailed(err error, message string) error {
-	if message == "" {
-		return err
-	}
-	return fmt.Errorf("%s (%w)", message, err)
-}
-
-func orUnknown(err error) error {
-	if err != nil {
-		return err
-	}
-	return kerr.UnknownTopicOrPartition
 }
 
 func table(out io.Writer, columns ...string) *tabwriter.Writer {
