@@ -23,7 +23,10 @@ type Cluster struct {
 	// lapsed are among them, with Alive false.
 	Brokers []*Broker
 	Shards  []*Shard
-	hints   map[ShardID]LeaderHint
+	// Coordinators are the shards of the coordinator slots, by slot; empty
+	// while the cluster is forming.
+	Coordinators []ShardID
+	hints        map[ShardID]LeaderHint
 }
 
 // NewCluster builds a Cluster from its parts: for tests, and for tools that

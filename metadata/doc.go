@@ -16,6 +16,7 @@
 //	cluster              the cluster's id and fixed facts   JSON, never rewritten
 //	brokers/NNNNNNNNNN   a broker's registration            JSON, outlives the broker's lease
 //	live/NNNNNNNNNN      "that registration is alive"       JSON, bound to the broker's lease
+//	coordinators         the shard of each coordinator slot JSON, never rewritten
 //	controller           who is controller                  JSON, bound to that broker's lease
 //	topics/KEY           one topic                          binary, see below
 //	deleted/HEX          a deleted topic (by id) whose      binary, the topic row's format

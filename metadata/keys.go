@@ -10,6 +10,7 @@ import (
 const (
 	keyCluster      = "cluster"
 	keyController   = "controller"
+	keyCoordinators = "coordinators"
 	prefixBrokers   = "brokers/"
 	prefixLive      = "live/"
 	prefixTopics    = "topics/"

@@ -48,16 +48,17 @@ func samples() map[string]struct {
 	snapshot := SnapshotPointer{Shard: 7, Object: "snap/7/9", Index: 1 << 60, Term: 5}
 	config := &DynamicConfig{Kind: GroupConfig, Name: "a/b", Config: map[string]string{"k": "v", "a": "b"}}
 	return map[string]sample{
-		"topic":      {Row{Key: topicKey(topic.Name), Value: encodeTopic(topic)}, func(r Row) (any, error) { return decodeTopic(r) }, topic},
-		"cluster":    {Row{Key: keyCluster, Value: encodeCluster(cluster)}, func(r Row) (any, error) { return decodeCluster(r) }, cluster},
-		"broker":     {Row{Key: brokerKey(3), Value: encodeBroker(broker)}, func(r Row) (any, error) { return decodeBroker(r) }, broker},
-		"live":       {Row{Key: liveKey(3), Value: encodeLive(9, 4)}, func(r Row) (any, error) { return decodeLive(r) }, live{broker: 3, replica: 9, epoch: 4}},
-		"controller": {Row{Key: keyController, Value: encodeController(3)}, func(r Row) (any, error) { return decodeController(r) }, BrokerID(3)},
-		"shard":      {Row{Key: shardKey(7), Value: encodeShard(shard)}, func(r Row) (any, error) { return decodeShard(r) }, shard},
-		"shard.v2":   {Row{Key: shardKey(7), Value: encodeShard(planned)}, func(r Row) (any, error) { return decodeShard(r) }, planned},
-		"hint":       {Row{Key: hintKey(7), Value: encodeHint(hint)}, func(r Row) (any, error) { return decodeHint(r) }, hint},
-		"snapshot":   {Row{Key: snapshotKey(7), Value: encodeSnapshot(snapshot)}, func(r Row) (any, error) { return decodeSnapshot(r) }, snapshot},
-		"config":     {Row{Key: configKey(GroupConfig, "a/b"), Value: encodeConfig(config)}, func(r Row) (any, error) { return decodeConfig(r) }, config},
+		"topic":        {Row{Key: topicKey(topic.Name), Value: encodeTopic(topic)}, func(r Row) (any, error) { return decodeTopic(r) }, topic},
+		"cluster":      {Row{Key: keyCluster, Value: encodeCluster(cluster)}, func(r Row) (any, error) { return decodeCluster(r) }, cluster},
+		"broker":       {Row{Key: brokerKey(3), Value: encodeBroker(broker)}, func(r Row) (any, error) { return decodeBroker(r) }, broker},
+		"live":         {Row{Key: liveKey(3), Value: encodeLive(9, 4)}, func(r Row) (any, error) { return decodeLive(r) }, live{broker: 3, replica: 9, epoch: 4}},
+		"coordinators": {Row{Key: keyCoordinators, Value: encodeCoordinators([]ShardID{1, 300, 2})}, func(r Row) (any, error) { return decodeCoordinators(r) }, []ShardID{1, 300, 2}},
+		"controller":   {Row{Key: keyController, Value: encodeController(3)}, func(r Row) (any, error) { return decodeController(r) }, BrokerID(3)},
+		"shard":        {Row{Key: shardKey(7), Value: encodeShard(shard)}, func(r Row) (any, error) { return decodeShard(r) }, shard},
+		"shard.v2":     {Row{Key: shardKey(7), Value: encodeShard(planned)}, func(r Row) (any, error) { return decodeShard(r) }, planned},
+		"hint":         {Row{Key: hintKey(7), Value: encodeHint(hint)}, func(r Row) (any, error) { return decodeHint(r) }, hint},
+		"snapshot":     {Row{Key: snapshotKey(7), Value: encodeSnapshot(snapshot)}, func(r Row) (any, error) { return decodeSnapshot(r) }, snapshot},
+		"config":       {Row{Key: configKey(GroupConfig, "a/b"), Value: encodeConfig(config)}, func(r Row) (any, error) { return decodeConfig(r) }, config},
 	}
 }
 

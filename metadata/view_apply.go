@@ -16,6 +16,8 @@ type smallRows struct {
 	live       map[BrokerID]live
 	shards     map[ShardID]*Shard
 	hints      map[ShardID]LeaderHint
+	// coordinators are the shards of the slots.
+	coordinators []ShardID
 	// doubt holds brokers whose lease has lapsed while the store was not, or
 	// not long enough, healthy: they still count as alive.
 	doubt map[BrokerID]struct{}
@@ -88,6 +90,9 @@ func (v *View) heldKeys() []string {
 	}
 	if v.rows.controller != NoBroker {
 		keys = append(keys, keyController)
+	}
+	if v.rows.coordinators != nil {
+		keys = append(keys, keyCoordinators)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
@@ -219,6 +224,11 @@ func (s *smallRows) put(kind string, r Row) (known bool, err error) {
 		if b, err = decodeController(r); err == nil {
 			s.controller, s.fence, s.office = b, r.Modified, r.Lease
 		}
+	case keyCoordinators:
+		var shards []ShardID
+		if shards, err = decodeCoordinators(r); err == nil {
+			s.coordinators = shards
+		}
 	case prefixBrokers:
 		var b *Broker
 		if b, err = decodeBroker(r); err == nil {
@@ -249,8 +259,8 @@ func (s *smallRows) put(kind string, r Row) (known bool, err error) {
 // remove forgets a row; it tells whether that changes a Cluster.
 func (s *smallRows) remove(kind, key string) bool {
 	switch kind {
-	case keyCluster:
-		// The cluster's id never changes: an absent row is a damaged store, not news.
+	case keyCluster, keyCoordinators:
+		// These never change: an absent row is a damaged store, not news.
 		return false
 	case keyController:
 		s.controller, s.fence, s.office = NoBroker, 0, 0
@@ -311,7 +321,7 @@ func (v *View) publishCluster() {
 	c := NewCluster(v.rows.info, brokers, slices.SortedFunc(maps.Values(v.rows.shards),
 		func(a, b *Shard) int { return cmp.Compare(a.ID, b.ID) }), nil)
 	c.hints = maps.Clone(v.rows.hints)
-	c.Revision = v.revision
+	c.Revision, c.Coordinators = v.revision, v.rows.coordinators
 	c.Controller, c.Fence.Revision, c.Office = v.rows.controller, v.rows.fence, v.rows.office
 	v.cluster.Store(c)
 }

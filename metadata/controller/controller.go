@@ -143,6 +143,9 @@ func (c *Controller) step(ctx context.Context) error {
 	if len(cl.Shards) == 0 {
 		return c.lost(c.layOut(ctx, cl))
 	}
+	if len(cl.Coordinators) == 0 {
+		return c.lost(c.placeCoordinators(ctx, cl))
+	}
 	return errors.Join(c.replace(ctx, cl), c.balance(ctx, cl))
 }
 
@@ -219,6 +222,19 @@ func (c *Controller) layOut(ctx context.Context, cl *metadata.Cluster) error {
 		return err
 	}
 	c.c.Logger.Info("controller: first shards made", "shards", len(shards), "replicas", c.c.ShardReplicas)
+	bounded, cancel := context.WithTimeout(ctx, viewWait)
+	defer cancel()
+	return c.c.View.Wait(bounded, rev)
+}
+
+// placeCoordinators gives the coordinator slots their shards, once the first
+// shards are there; also in a cluster that was made before there were slots.
+func (c *Controller) placeCoordinators(ctx context.Context, cl *metadata.Cluster) error {
+	rev, err := metadata.CreateCoordinators(ctx, c.c.Store, c.fence, metadata.PlaceCoordinators(cl.Shards, metadata.CoordinatorSlots))
+	if err != nil {
+		return err
+	}
+	c.c.Logger.Info("controller: coordinator slots placed", "slots", metadata.CoordinatorSlots, "shards", len(cl.Shards))
 	bounded, cancel := context.WithTimeout(ctx, viewWait)
 	defer cancel()
 	return c.c.View.Wait(bounded, rev)

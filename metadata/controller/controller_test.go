@@ -96,7 +96,15 @@ func TestOffice(t *testing.T) {
 	}
 	nodes = append(nodes, newNode(ctx, t, s, 3, transfer))
 	waitFor(ctx, t, v, "first shards", func(c *metadata.Cluster) bool { return len(c.Shards) == 6 })
+	waitFor(ctx, t, v, "coordinator slots", func(c *metadata.Cluster) bool { return len(c.Coordinators) == metadata.CoordinatorSlots })
+	slots := map[metadata.ShardID]int{}
+	for _, id := range v.CoordinatorSlots() {
+		slots[id]++
+	}
 	for _, sh := range v.Cluster().Shards {
+		if slots[sh.ID] != 8 {
+			t.Fatalf("shard %d: expected 8 coordinator slots of 48, found %d", sh.ID, slots[sh.ID])
+		}
 		if len(sh.Replicas) != 3 {
 			t.Fatalf("shard %d: expected three replicas, found %v", sh.ID, sh.Replicas)
 		}
