@@ -146,6 +146,12 @@
 //	rotate   write the new header into free-N, fdatasync, rename to wal-M, sync the
 //	         directory; a first use creates free-M instead
 //
+// The same is done early, when there is no free file and next to nothing lives in
+// the oldest of more than a few: an fdatasync on a file that was written before
+// waits for no journal and takes about half the time. While there are none to
+// recycle, the Writer writes zeroes into a new free-N in the background
+// (Options.FillPerSecond); a crash leaves a free file that is shorter.
+//
 // Only the oldest file goes, so no record is lost that an older one would need
 // (an entry that replaced others, a trim). The exception is a file without groups.
 //

@@ -22,7 +22,7 @@ type Usage struct {
 func (l *Log) Usage() Usage {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	u := Usage{Used: l.liveBytes(), Max: l.o.MaxBytes - l.reserve(), Budget: l.o.MaxBytes}
+	u := Usage{Used: l.liveBytes(), Max: l.o.MaxBytes - l.reserve(), Budget: l.o.MaxBytes, Disk: l.filling}
 	for _, f := range l.files {
 		u.Disk += f.size
 	}

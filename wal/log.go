@@ -31,6 +31,8 @@ type Log struct {
 	files  []*logFile    // with records, oldest first
 	active *logFile      // the last of files, or nil until the first write after a start
 	free   []freeFile
+	// filling is the size of the file that is being written ahead.
+	filling int64
 
 	nextUse   uint64
 	nextStart Position

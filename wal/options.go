@@ -47,6 +47,10 @@ type Options struct {
 	FileBytes int64
 	// MaxBytes is the budget for all log files together. 0 means DefaultMaxBytes.
 	MaxBytes int64
+	// FillPerSecond is how fast the Writer writes zeroes into the next file ahead
+	// of need, in bytes: an fdatasync of a file that was written before takes
+	// about half of one that grows. 0: never.
+	FillPerSecond int64
 	// Logger gets what an operator should know (a cut tail); nil discards.
 	Logger *slog.Logger
 	// Clock reads a monotonic clock for the latencies in Stats. Nil, as in the

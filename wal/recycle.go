@@ -23,11 +23,23 @@ type liveRecord struct {
 	index  uint64 // 0: hard state and pointer
 }
 
+// Recycling before the budget demands it: a file that was written before is
+// synced in half the time, and a log that trims needs few of them.
+const (
+	// spareFrom is how many files the log has before the oldest is recycled
+	// early: reads of entries that were just trimmed find them for a while.
+	spareFrom = 4
+	// spareLive is what may live in it, to be rewritten: hard states and
+	// pointers of idle shards.
+	spareLive = 64 << 10
+)
+
 // maxCopyBuf is the buffer size that is kept from one step to the next.
 const maxCopyBuf = 2 * copyStep
 
 // Maintain does one step of recycling ahead of need, when the budget would be
-// reached within two more files: it rewrites up to max live bytes of the oldest
+// reached within two more files, or the next rotation would find no free file
+// and next to nothing lives in the oldest one: it rewrites up to max live bytes of the oldest
 // file, or retires it. It reports whether there is more to do. Called after
 // groups it keeps Commit from having to do all of it at the end of a file.
 func (l *Log) Maintain(max int64) (more bool, err error) {
@@ -50,9 +62,13 @@ func (l *Log) Maintain(max int64) (more bool, err error) {
 	return l.pressed(), nil
 }
 
-// pressed tells whether recycling should go ahead: two more files do not fit and
-// there is dead space to be gained by it.
+// pressed tells whether recycling should go ahead: a file is to be had for next
+// to nothing, or two more files do not fit and there is dead space to be gained
+// by it.
 func (l *Log) pressed() bool {
+	if l.active != nil && len(l.free) == 0 && len(l.files) > spareFrom && l.files[0].live <= spareLive {
+		return true
+	}
 	reach := l.reach()
 	return l.active != nil && len(l.files) > 1 && reach+2*l.o.FileBytes > l.o.MaxBytes &&
 		reach-l.liveBytes() >= 2*l.o.FileBytes

@@ -44,7 +44,8 @@ type Writer struct {
 	failed chan struct{}
 	err    error // of the final Close
 
-	taking []*Append // the goroutine's own
+	taking []*Append // the goroutine's own, as is
+	ahead  *filler
 }
 
 // NewWriter starts the goroutine that owns l from now on. Close stops it.
@@ -58,6 +59,7 @@ func NewWriter(l *Log) *Writer {
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 		failed: make(chan struct{}),
+		ahead:  newFiller(l),
 	}
 	w.notFull.L = &w.mu
 	go w.run()
@@ -156,10 +158,12 @@ func (w *Writer) run() {
 	idle := time.NewTimer(closeAfter)
 	defer idle.Stop()
 	for {
+		_ = w.ahead.step() // as below
 		group, stopping := w.take()
 		if len(group) == 0 {
 			if stopping {
 				w.stop(ErrClosed)
+				w.ahead.close()
 				w.err = w.log.Close()
 				return
 			}
@@ -235,6 +239,7 @@ func (w *Writer) stop(err error) {
 func (w *Writer) giveUp() {
 	close(w.failed)
 	w.stop(w.log.Err())
+	w.ahead.close()
 	for {
 		w.mu.Lock()
 		stopping := w.stopping
