@@ -21,4 +21,54 @@
 // nothing built on it can be trusted: the driver calls Unload, which answers
 // everyone who waits with NOT_COORDINATOR, and begins anew from the replicated
 // records. There is no other way back, hence no undo.
+//
+// # What is stored, and when
+//
+// A classic group is a record of its own and one for each member; an offset is
+// a record. A generation (the group with all members that changed, and
+// tombstones of those that are gone) is one Write, made when the join phase
+// ends; the assignment is another, made when the leader has sent it. A member
+// that leaves, and a static member whose id is replaced, are written at once,
+// and so is that a rebalance has begun, so that a new leader goes on with it.
+// What is not stored: ids that were given out and not used yet, members that
+// wait for their first generation, and when a session was last heard of. They
+// begin anew with a new leader, whose members join or beat again.
+//
+// # Records
+//
+// Numbers are big-endian. A string is u32 length and bytes; an optional string
+// is a byte 0, or a byte 1 and a string. Keys begin with the group, so that its
+// records are neighbours, its own the first; Load takes them in that order.
+//
+//	key    u16 length of the group's name, name, u8 kind, rest
+//	kind   1   classic group        rest: empty
+//	kind   2   member of it         rest: the member's id
+//	kind   3   committed offset     rest: topic's name, u32 partition
+//	kind   16… of KIP-848's groups  consumer_records.go
+//
+// The first byte of each value is its version; versions above the newest that
+// is known are refused, and so are kinds.
+//
+//	classic group, version 1
+//	u8 version   u8 state   u32 generation   u64 since   string protocol type
+//	string protocol   string leader's member id
+//
+//	  state  1 empty, 2 preparing a rebalance, 3 completing it, 4 stable
+//	  since  when it came to that state, in ms; retention counts from it
+//	  an empty protocol type, protocol or leader: none
+//
+//	member, version 1
+//	u8 version   u64 order   optional string instance id   string client id
+//	string client's host   u32 rebalance time-out   u32 session time-out
+//	u32 n   n × ( string protocol   string metadata )   string assignment
+//
+//	  order  counts the members of the group as they joined, from 1
+//	  time-outs are in ms; metadata and assignment are the clients' own
+//
+//	committed offset, version 1
+//	u8 version   u64 offset   u32 leader epoch   u64 committed at   u64 expires at
+//	16 bytes topic id   string metadata
+//
+//	  leader epoch  -1: not told       topic id  zeros: not known
+//	  expires at    -1: by the retention of the cluster; times are in ms
 package group
