@@ -63,6 +63,7 @@ type Broker struct {
 	uploads    object.Store
 	cold       object.Store
 	tier       *tier
+	replacer   *replacer
 
 	registration *metadata.Registration
 	office       *controller.Controller
@@ -86,6 +87,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		buffers: shard.NewBuffers(idleBufferBytes, false),
 		failed:  make(chan error, 1),
 	}
+	b.replacer = &replacer{b: b, finished: func() { b.shardStats.Replacements.Add(1) }}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if err := b.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("broker %d: %w", o.Config.NodeID, err), b.Close())
@@ -94,11 +96,15 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 }
 
 func (b *Broker) start(ctx context.Context, o Options) error {
-	if err := b.openLog(); err != nil {
-		return err
+	damage := b.openLog()
+	if damage != nil && !damaged(damage) {
+		return damage
 	}
 	clusterID, err := b.joinCluster(ctx)
 	if err != nil {
+		return errors.Join(damage, err)
+	}
+	if err := b.judgeLog(damage); err != nil {
 		return err
 	}
 	peerAddr, err := b.startPeers(clusterID)
@@ -115,6 +121,7 @@ func (b *Broker) start(ctx context.Context, o Options) error {
 		return err
 	}
 	b.work.Go(func() { b.follow(b.ctx) })
+	b.work.Go(func() { b.replacer.run(b.ctx) })
 	if err := b.startOffice(); err != nil {
 		return err
 	}
@@ -339,6 +346,9 @@ func (b *Broker) Ready() error {
 	if err := b.writer.Err(); err != nil {
 		return fmt.Errorf("broker %d: log out of service: %w", b.id, err)
 	}
+	if err := b.outside(); err != nil {
+		return err
+	}
 	rows := b.view.Cluster().Replicas(b.replica)
 	if len(rows) == 0 {
 		return fmt.Errorf("broker %d: no shard is placed here yet; %d of %d brokers are registered", b.id, len(b.view.Cluster().Brokers), b.cfg.ClusterBrokers)
@@ -350,6 +360,9 @@ func (b *Broker) Ready() error {
 		}
 		if err := o.runner.Failed(); err != nil {
 			return fmt.Errorf("broker %d: shard %d is out of service: %w", b.id, row.ID, err)
+		}
+		if err := b.joining(row); err != nil {
+			return err
 		}
 		if o.runner.Leadership().Leader == 0 {
 			return fmt.Errorf("broker %d: shard %d has no leader", b.id, row.ID)

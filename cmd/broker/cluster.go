@@ -98,10 +98,8 @@ func (c *cluster) Leader(id metadata.ShardID) (metadata.BrokerID, uint64, bool) 
 	if own, ok := c.shards.get(id); ok {
 		l := own.runner.Leadership()
 		if row := now.Shard(id); row != nil && l.Leader != 0 && (!hinted || l.Term >= hint.Term) {
-			for _, r := range row.Replicas {
-				if uint64(r.ID) == uint64(l.Leader) {
-					return r.Broker, l.Term, true
-				}
+			if at, ok := row.BrokerOf(metadata.ReplicaID(l.Leader)); ok {
+				return at, l.Term, true
 			}
 		}
 	}

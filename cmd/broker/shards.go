@@ -137,7 +137,8 @@ func (s *shards) SnapshotSent(id uint32, to uint64, err error) {
 	}
 }
 
-// follow starts a replica for each shard row that names this data directory,
+// follow starts a replica for each shard row that names this data directory, as
+// one of its replicas or as the one that takes another's place,
 // until ctx ends. A replica that cannot start is reported and tried again at
 // the next change.
 func (b *Broker) follow(ctx context.Context) {
@@ -165,9 +166,11 @@ func (b *Broker) startShard(row *metadata.Shard) error {
 	options := partition.Options{Shard: uint32(row.ID)}
 	set := partition.NewSet(options)
 	log := b.log.With("shard", row.ID)
-	var voters []shard.ReplicaID
-	for _, r := range row.Replicas {
-		voters = append(voters, shard.ReplicaID(r.ID))
+	var voters []shard.ReplicaID // none: the shard's leader adds this replica
+	if member(row, b.replica) {
+		for _, r := range row.Replicas {
+			voters = append(voters, shard.ReplicaID(r.ID))
+		}
 	}
 	runner, err := shard.NewRunner(shard.Config{
 		Core: shard.Options{

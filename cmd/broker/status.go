@@ -33,6 +33,8 @@ type LogStatus struct {
 type ShardStatus struct {
 	shard.Status
 	Partitions partition.Status `json:"partitions"`
+	// Replacing is a planned change of the shard's replicas.
+	Replacing *ReplacementStatus `json:"replacing,omitempty"`
 }
 
 // statusTimeout bounds how long a busy shard may take to describe itself.
@@ -58,7 +60,7 @@ func (b *Broker) Status() Status {
 		if err != nil && st.Failed == "" {
 			st.Failed = err.Error()
 		}
-		s.Shards = append(s.Shards, ShardStatus{st, o.set.Status()})
+		s.Shards = append(s.Shards, ShardStatus{st, o.set.Status(), b.replacer.status(o.id)})
 	}
 	return s
 }
