@@ -342,6 +342,9 @@ func checkEpoch(m *consumerMember, epoch int32, owned ownedSet) *refusal {
 // resubscribe gives a member its new subscription, where nil leaves a part of
 // it as it is, and tells whether it differs.
 func (ch *change) resubscribe(m *consumerMember, names []string, regex *string) bool {
+	if names == nil && regex == nil {
+		return false
+	}
 	old := m.sub
 	sorted, text := old.names, old.regexText()
 	if names != nil {

@@ -202,7 +202,9 @@ func (g *consumerGroup) loadProfile(id string, value []byte) error {
 	for range d.count(4) {
 		names = append(names, d.str())
 	}
-	if d.u8() == 1 {
+	if here := d.u8(); here > 1 {
+		d.failf("a presence byte is %d, expected 0 or 1", here)
+	} else if here == 1 {
 		m.classic = &classicProfile{sessionTimeout: d.i32()}
 		for range d.count(8) {
 			m.classic.protocols = append(m.classic.protocols, protocol{name: d.str(), metadata: d.bytes()})

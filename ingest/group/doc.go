@@ -44,7 +44,10 @@
 //	kind   1   classic group        rest: empty
 //	kind   2   member of it         rest: the member's id
 //	kind   3   committed offset     rest: topic's name, u32 partition
-//	kind   16… of KIP-848's groups  consumer_records.go
+//	kind   16  consumer group       rest: empty
+//	kind   17  member's profile     rest: the member's id
+//	kind   18  member's target      rest: the member's id
+//	kind   19  member's standing    rest: the member's id
 //
 // The first byte of each value is its version; versions above the newest that
 // is known are refused, and so are kinds.
@@ -71,4 +74,39 @@
 //
 //	  leader epoch  -1: not told       topic id  zeros: not known
 //	  expires at    -1: by the retention of the cluster; times are in ms
+//
+// A consumer group (KIP-848) has a record of its own, and for each member its
+// profile, what it has, and, unless that is empty, what it shall have. Whatever
+// one call changes of a group is in one Write.
+//
+//	consumer group, version 1
+//	u8 version   u32 group epoch   u32 target epoch   u64 hash of topics
+//
+//	  target epoch    the group epoch that the targets were computed for
+//	  hash of topics  sum of the FNV-1a hashes of (16 bytes topic id, u32
+//	                  partitions) of the subscribed topics, at the group epoch
+//
+//	profile, version 1
+//	u8 version   string instance id   string rack   string client id
+//	string client's host   u32 rebalance time-out   string assignor
+//	string regular expression   u32 n   n × string topic   u8 classic
+//	if classic: u32 session time-out   u32 n   n × ( string protocol   string metadata )
+//
+//	  an empty instance id, rack, assignor or expression: none; topics are sorted
+//	  classic  1: the member uses the classic protocol (migrate.go), else 0
+//
+//	target, version 1
+//	u8 version   u32 topics   topics × ( 16 bytes topic id   u32 n   n × u32 partition )
+//
+//	standing, version 1
+//	u8 version   u8 state   u32 epoch   u32 previous epoch   assigned   revoking
+//	assigned, revoking: u32 topics
+//	topics × ( 16 bytes topic id   u32 n   n × ( u32 partition   u32 since ) )
+//
+//	  state     1 stable, 2 unrevoked, 3 unreleased (consumer.go)
+//	  epoch     -2: a static member that is away
+//	  revoking  what it is to give up and has not; others cannot have it
+//	  since     the epoch from which on the member's commits count (KIP-1251)
+//	  topics are sorted by id, partitions by number; a partition is in one list
+//	  of one member at most, or loading fails
 package group
