@@ -40,7 +40,7 @@ func (s *Server) handleApiVersions(r *request, req *kmsg.ApiVersionsRequest) {
 		return
 	}
 	for _, a := range s.apis {
-		if a != nil {
+		if a != nil && !a.hidden {
 			resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: a.key, MinVersion: a.min, MaxVersion: a.max})
 		}
 	}

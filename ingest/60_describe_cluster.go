@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"fmt"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -15,16 +17,20 @@ func describeClusterAPI() api {
 	return api{key: 60, name: "DescribeCluster", max: 2, handle: h, newRequest: n}
 }
 
-const endpointBrokers = 1
+const (
+	endpointBrokers     = 1
+	endpointControllers = 2
+)
 
 func (s *Server) handleDescribeCluster(r *request, req *kmsg.DescribeClusterRequest) {
 	resp := kmsg.NewPtrDescribeClusterResponse()
 	resp.Version = r.version
 	if r.version >= 1 && req.EndpointType != endpointBrokers {
-		resp.ErrorCode, resp.EndpointType = kerr.UnsupportedEndpointType.Code, req.EndpointType
-		if req.EndpointType == 2 {
-			resp.ErrorCode = kerr.MismatchedEndpointType.Code
+		err := refuse(kerr.UnsupportedEndpointType, fmt.Sprintf("endpoint type %d is not known", req.EndpointType))
+		if req.EndpointType == endpointControllers {
+			err = refuse(kerr.MismatchedEndpointType, "this is an endpoint of a broker: controllers have none of their own")
 		}
+		resp.ErrorCode, resp.ErrorMessage = code(err), message(err)
 		r.finish(resp)
 		return
 	}

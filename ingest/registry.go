@@ -17,6 +17,8 @@ type api struct {
 	// records: the request carries records and may be as large as
 	// socket.request.max.bytes.
 	records bool
+	// hidden: answered, but not advertised.
+	hidden bool
 	// handle answers the request, now or later, exactly once. It runs on the
 	// connection's reader.
 	handle func(s *Server, r *request)
@@ -31,6 +33,12 @@ func registrations() []api {
 		createTopicsAPI(), deleteTopicsAPI(), deleteRecordsAPI(), initProducerIDAPI(),
 		offsetForLeaderEpochAPI(), describeConfigsAPI(), alterConfigsAPI(), describeLogDirsAPI(),
 		createPartitionsAPI(), incrementalAlterConfigsAPI(), describeClusterAPI(),
+		describeTopicPartitionsAPI(), listConfigResourcesAPI(), describeProducersAPI(),
+		alterPartitionReassignmentsAPI(), listPartitionReassignmentsAPI(), electLeadersAPI(),
+		alterReplicaLogDirsAPI(), describeClientQuotasAPI(), alterClientQuotasAPI(),
+		describeUserScramCredentialsAPI(), describeACLsAPI(), createACLsAPI(), deleteACLsAPI(),
+		describeTransactionsAPI(), listTransactionsAPI(),
+		getTelemetrySubscriptionsAPI(), pushTelemetryAPI(),
 	}
 }
 
