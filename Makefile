@@ -8,7 +8,7 @@ DATA    ?= ./data
 PKG     ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check race sim fuzz demo bench cover fmt vet clean
+.PHONY: help build run test check conform race sim fuzz demo bench cover fmt vet clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ check: ## what `test` cannot do with Go alone: strace on live brokers, kcat, the
 	  echo "make check needs $$tool: install it (Debian: apt-get install $$tool)"; exit 1; }; done
 	$(GO) test -timeout 20m -count=1 -tags kcat -run Kcat ./ingest
 	$(GO) test -timeout 20m -count=1 -tags outside ./localstack/outside/...
+
+conform: ## real Kafka clients in other languages: make conform [CLIENTS=java4,kcat,…] [BOOTSTRAP=host:port] [AGAINST=kafka]
+	CLIENTS="$(CLIENTS)" SCENARIOS="$(SCENARIOS)" BOOTSTRAP="$(BOOTSTRAP)" AGAINST="$(AGAINST)" PARALLEL="$(PARALLEL)" \
+	  $(GO) test -timeout 55m -count=1 -v -tags conform -run TestConform ./localstack/conform
 
 race: ## the race detector on the packages without etcd and S3 (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./wal/... ./ingest/... ./index/... ./tiering ./tiering/format/... ./cmd/config/...
