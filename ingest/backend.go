@@ -37,6 +37,9 @@ type View interface {
 	Shard(id metadata.ShardID) (metadata.Shard, bool)
 	// Leader is the shard's leader as far as this broker knows, and its term.
 	Leader(id metadata.ShardID) (metadata.BrokerID, uint64, bool)
+	// CoordinatorSlots is the shard of each coordinator slot; empty until they
+	// are placed. metadata.CoordinatorSlot hashes keys to slots.
+	CoordinatorSlots() []metadata.ShardID
 	// DynamicConfig is what was set at run time; empty with revision 0 if nothing was.
 	DynamicConfig(kind metadata.ConfigKind, name string) metadata.DynamicConfig
 	// DynamicConfigs lists those of a kind that are not empty.

@@ -69,7 +69,7 @@ func FuzzRequestFrame(f *testing.F) {
 			f.Add(format.AppendRequest(nil, req, 1))
 		}
 	}
-	s, err := NewServer(testConfig(), newFakeCluster(1), newFakeCluster(1), newFakeCold())
+	s, err := NewServer(testConfig(), newFakeCluster(1), newFakeCluster(1), newFakeCold(), newFakeCluster(1).coordinators)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestIdleTimeSparesLongPolls(t *testing.T) {
 // TestCloseCutsWhatHangs: a request that is never answered does not hold up Close.
 func TestCloseCutsWhatHangs(t *testing.T) {
 	cluster := newFakeCluster(1)
-	s, err := NewServer(testConfig(), cluster, cluster, newFakeCold())
+	s, err := NewServer(testConfig(), cluster, cluster, newFakeCold(), cluster.coordinators)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,9 @@ type fakeCluster struct {
 	revision   int64
 	producerID int64
 	failWith   error // of every write
-	configs    map[string]metadata.DynamicConfig
+	// coordinators has one coordinator for all slots.
+	coordinators *fakeCoordinators
+	configs      map[string]metadata.DynamicConfig
 	// holdBack leaves new partitions out of their shards' state until settle.
 	holdBack bool
 	held     []func()
@@ -61,8 +63,11 @@ func newFakeCluster(shards int, racks ...string) *fakeCluster {
 		c.replicas[id] = newFakeReplica(uint32(id))
 		c.leaders[id] = 1
 	}
+	c.coordinators = newFakeCoordinators(c)
 	return c
 }
+
+func (c *fakeCluster) CoordinatorSlots() []metadata.ShardID { return []metadata.ShardID{1} }
 
 func (c *fakeCluster) ClusterID() string             { return "thermocline-test-cluster" }
 func (c *fakeCluster) Self() metadata.BrokerID       { return 1 }
@@ -572,7 +577,7 @@ func startServer(t testing.TB, cluster *fakeCluster, change func(*Config)) *test
 		change(&cfg)
 	}
 	cold := newFakeCold()
-	s, err := NewServer(cfg, cluster, cluster, cold)
+	s, err := NewServer(cfg, cluster, cluster, cold, cluster.coordinators)
 	if err != nil {
 		t.Fatal(err)
 	}

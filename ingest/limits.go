@@ -36,6 +36,9 @@ const (
 	// may list: each entry costs memory beyond its bytes.
 	maxProduceTopics     = 20_000
 	maxProducePartitions = 50_000
+	// maxGroupsPerRequest bounds what describes, deletes or looks up many
+	// groups at once: each becomes a call of its own.
+	maxGroupsPerRequest = 10_000
 	// maxCreateTopics bounds one CreateTopics request, and with
 	// maxPartitionsPerTopic the size of a topic row (etcd takes 1.5 MiB).
 	maxCreateTopics       = 10_000

@@ -22,10 +22,12 @@ type Server struct {
 	cluster  Cluster
 	replicas Replicas
 	cold     Cold
-	apis     [maxAPIKey + 1]*api
-	pool     buffers
-	sessions *sessionCache
-	stats    serverStats
+	// coordinators answers for the groups whose coordinators are here.
+	coordinators Coordinators
+	apis         [maxAPIKey + 1]*api
+	pool         buffers
+	sessions     *sessionCache
+	stats        serverStats
 
 	requestBytes *budget
 	fetchBytes   *budget // of answers from the tail
@@ -53,7 +55,7 @@ type Server struct {
 var ErrServerClosed = errors.New("ingest: server closed")
 
 // NewServer returns a server that serves nothing yet.
-func NewServer(cfg Config, cluster Cluster, replicas Replicas, cold Cold) (*Server, error) {
+func NewServer(cfg Config, cluster Cluster, replicas Replicas, cold Cold, coordinators Coordinators) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func NewServer(cfg Config, cluster Cluster, replicas Replicas, cold Cold) (*Serv
 		cfg.Now = time.Now
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, cluster: cluster, replicas: replicas, cold: cold,
+		cfg: cfg, log: cfg.Logger, cluster: cluster, replicas: replicas, cold: cold, coordinators: coordinators,
 		apis:         register(registrations()),
 		sessions:     newSessionCache(cfg.FetchSessions),
 		requestBytes: newBudget(cfg.QueuedMaxBytes),

@@ -169,8 +169,11 @@ func sampleRequest(s *testServer, key, version int16, row *metadata.Topic) kmsg.
 	if req := sampleAdmin(key, row); req != nil {
 		return req
 	}
-	s.t.Fatalf("no sample request for key %d", key)
-	return nil
+	req := sampleGroupRequest(s.cluster.coordinators, key, version, row)
+	if req == nil {
+		s.t.Fatalf("no sample request for key %d", key)
+	}
+	return req
 }
 
 // TestEveryAdvertisedVersion sends a request of each key and version that

@@ -43,6 +43,8 @@ var _ ingest.Cluster = (*cluster)(nil)
 func (c *cluster) ClusterID() string       { return c.view.Cluster().Info.ID }
 func (c *cluster) Self() metadata.BrokerID { return c.self }
 
+func (c *cluster) CoordinatorSlots() []metadata.ShardID { return c.view.CoordinatorSlots() }
+
 // Brokers lists live brokers; computed once for each version of the metadata.
 func (c *cluster) Brokers() []metadata.Broker {
 	now := c.view.Cluster()

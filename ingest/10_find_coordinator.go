@@ -1,0 +1,73 @@
+package ingest
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"thermocline/metadata"
+)
+
+// FindCoordinator v0-6.
+//
+// A key hashes to a coordinator slot; its coordinator is whoever leads the
+// slot's shard. v4 takes many keys (KIP-699). Groups, transactional ids and
+// share groups have coordinators by the same rule.
+func findCoordinatorAPI() api {
+	h, n := serve(kmsg.NewPtrFindCoordinatorRequest, (*Server).handleFindCoordinator)
+	return api{key: 10, name: "FindCoordinator", max: 6, handle: h, newRequest: n}
+}
+
+// Coordinator types of the protocol.
+const (
+	coordinatorGroup = 0
+	coordinatorTxn   = 1
+	coordinatorShare = 2
+)
+
+func (s *Server) handleFindCoordinator(r *request, req *kmsg.FindCoordinatorRequest) {
+	resp := kmsg.NewPtrFindCoordinatorResponse()
+	resp.Version = r.version
+	kind := req.CoordinatorType // 0 in version 0, which has no types
+	if r.version < 4 {
+		c := s.findCoordinator(req.CoordinatorKey, kind, r.version)
+		resp.ErrorCode, resp.ErrorMessage, resp.NodeID, resp.Host, resp.Port = c.ErrorCode, c.ErrorMessage, c.NodeID, c.Host, c.Port
+		r.finish(resp)
+		return
+	}
+	if len(req.CoordinatorKeys) > maxGroupsPerRequest {
+		r.finishAbort(tooMany("coordinator keys", len(req.CoordinatorKeys), maxGroupsPerRequest))
+		return
+	}
+	for _, key := range req.CoordinatorKeys {
+		resp.Coordinators = append(resp.Coordinators, s.findCoordinator(key, kind, r.version))
+	}
+	r.finish(resp)
+}
+
+func (s *Server) findCoordinator(key string, kind int8, version int16) kmsg.FindCoordinatorResponseCoordinator {
+	c := kmsg.NewFindCoordinatorResponseCoordinator()
+	c.Key, c.NodeID, c.Port = key, -1, -1
+	fail := func(k *kerr.Error, text string) kmsg.FindCoordinatorResponseCoordinator {
+		c.ErrorCode, c.ErrorMessage = k.Code, &text
+		return c
+	}
+	if kind < coordinatorGroup || kind > coordinatorShare || kind == coordinatorShare && version < 6 {
+		return fail(kerr.InvalidRequest, "no such coordinator type")
+	}
+	slots := s.cluster.CoordinatorSlots()
+	if len(slots) == 0 {
+		return fail(kerr.CoordinatorNotAvailable, "coordinators are not placed yet")
+	}
+	id := slots[metadata.CoordinatorSlot(key, len(slots))]
+	leader, _, ok := s.cluster.Leader(id)
+	if !ok {
+		return fail(kerr.CoordinatorNotAvailable, "the coordinator's shard has no leader at the moment")
+	}
+	for _, b := range s.cluster.Brokers() {
+		if b.ID == leader {
+			c.NodeID, c.Host, c.Port = int32(b.ID), b.KafkaHost, b.KafkaPort
+			return c
+		}
+	}
+	return fail(kerr.CoordinatorNotAvailable, "the coordinator's broker is not registered at the moment")
+}
