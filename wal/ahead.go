@@ -36,6 +36,7 @@ func (l *Log) takeFilled(f freeFile, err error) error {
 	l.filling = 0
 	if err == nil {
 		l.free = append(l.free, f)
+		l.stats.filled.Add(1)
 	}
 	l.mu.Unlock()
 	if err != nil || l.usable() != nil {
@@ -85,6 +86,7 @@ func (l *Log) zero(f freeFile, perSecond int64, stop <-chan struct{}) error {
 // which starts and ends it.
 type filler struct {
 	log   *Log
+	ready func() // called when a fill has ended
 	stop  chan struct{}
 	done  chan error // of the fill under way
 	file  freeFile
@@ -92,8 +94,8 @@ type filler struct {
 	after int64 // files begun when a fill failed: the next try is with the next one
 }
 
-func newFiller(l *Log) *filler {
-	return &filler{log: l, stop: make(chan struct{}), done: make(chan error, 1), after: -1}
+func newFiller(l *Log, ready func()) *filler {
+	return &filler{log: l, ready: ready, stop: make(chan struct{}), done: make(chan error, 1), after: -1}
 }
 
 // step takes a file that is ready, and starts the next one when it is wanted.
@@ -119,7 +121,10 @@ func (w *filler) step() error {
 		return nil
 	}
 	w.busy, w.file = true, f
-	go func() { w.done <- w.log.zero(f, w.log.o.FillPerSecond, w.stop) }() // close waits for it
+	go func() { // close waits for it
+		w.done <- w.log.zero(f, w.log.o.FillPerSecond, w.stop)
+		w.ready()
+	}()
 	return nil
 }
 

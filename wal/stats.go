@@ -18,7 +18,8 @@ var SyncBuckets = [...]time.Duration{
 // Stats counts what the log did since it was opened.
 type Stats struct {
 	Groups, Appends, Bytes int64 // group commits, appends in them, bytes with padding
-	Files, Recycled        int64 // files begun, and those of them that were recycled
+	Files, Recycled        int64 // files begun, and those of them that were recycled or written ahead
+	Filled                 int64 // files written ahead
 	Rewritten              int64 // live bytes rewritten by recycling
 	Syncs                  int64
 	SyncTime               time.Duration
@@ -31,6 +32,7 @@ type Stats struct {
 type stats struct {
 	groups, appends, bytes atomic.Int64
 	files, recycled        atomic.Int64
+	filled                 atomic.Int64
 	rewritten              atomic.Int64
 	syncs, syncNanos       atomic.Int64
 	syncCounts             [len(SyncBuckets) + 1]atomic.Int64
@@ -53,7 +55,7 @@ func (l *Log) Stats() Stats {
 	s := &l.stats
 	out := Stats{
 		Groups: s.groups.Load(), Appends: s.appends.Load(), Bytes: s.bytes.Load(),
-		Files: s.files.Load(), Recycled: s.recycled.Load(), Rewritten: s.rewritten.Load(),
+		Files: s.files.Load(), Recycled: s.recycled.Load(), Filled: s.filled.Load(), Rewritten: s.rewritten.Load(),
 		Syncs: s.syncs.Load(), SyncTime: time.Duration(s.syncNanos.Load()),
 	}
 	for i := range s.syncCounts {

@@ -59,8 +59,8 @@ func NewWriter(l *Log) *Writer {
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 		failed: make(chan struct{}),
-		ahead:  newFiller(l),
 	}
+	w.ahead = newFiller(l, w.signal)
 	w.notFull.L = &w.mu
 	go w.run()
 	return w
