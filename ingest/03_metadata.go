@@ -26,6 +26,10 @@ func metadataAPI() api {
 }
 
 func (s *Server) handleMetadata(r *request, req *kmsg.MetadataRequest) {
+	if r.version < byIDMetadata && namesByID(req) {
+		r.finish(metadataRefused(req))
+		return
+	}
 	all := req.Topics == nil || r.version == 0 && len(req.Topics) == 0
 	missing := s.toCreate(r, req)
 	if len(missing) == 0 {
@@ -46,6 +50,30 @@ func (s *Server) handleMetadata(r *request, req *kmsg.MetadataRequest) {
 		}
 		r.finish(s.metadataAnswer(req, all, failed))
 	})
+}
+
+// byIDMetadata is the first version that may name topics by id.
+const byIDMetadata = 12
+
+// namesByID tells whether a request names a topic by id, or not at all.
+func namesByID(req *kmsg.MetadataRequest) bool {
+	return slices.ContainsFunc(req.Topics, func(t kmsg.MetadataRequestTopic) bool { return t.Topic == nil || t.TopicID != [16]byte{} })
+}
+
+// metadataRefused is the answer to a request that makes no sense: no brokers,
+// and the error on each topic, where clients look for it.
+func metadataRefused(req *kmsg.MetadataRequest) kmsg.Response {
+	resp := kmsg.NewPtrMetadataResponse()
+	resp.Version = req.Version
+	for _, t := range req.Topics {
+		mt := kmsg.NewMetadataResponseTopic()
+		if mt.Topic = t.Topic; mt.Topic == nil {
+			mt.Topic = new(string)
+		}
+		mt.ErrorCode = kerr.InvalidRequest.Code
+		resp.Topics = append(resp.Topics, mt)
+	}
+	return resp
 }
 
 // toCreate lists the topics that the request asks for, that do not exist, and
@@ -82,7 +110,7 @@ func (s *Server) metadataAnswer(req *kmsg.MetadataRequest, all bool, failed map[
 	if req.IncludeClusterAuthorizedOperations {
 		resp.AuthorizedOperations = clusterOperations
 	}
-	m := metadataTopics{view: s.cluster, place: newPlacement(s.cluster), operations: req.IncludeTopicAuthorizedOperations, version: req.Version, failed: failed}
+	m := metadataTopics{view: s.cluster, place: newPlacement(s.cluster), operations: req.IncludeTopicAuthorizedOperations, failed: failed}
 	if all {
 		for _, t := range s.sortedTopics() {
 			resp.Topics = append(resp.Topics, m.found(t))
@@ -134,20 +162,16 @@ type metadataTopics struct {
 	view       View
 	place      *placement
 	operations bool
-	version    int16
 	failed     map[string]error // topics whose creation failed
 }
 
 func (m *metadataTopics) asked(t *kmsg.MetadataRequestTopic) kmsg.MetadataResponseTopic {
-	if t.Topic == nil || m.version >= 10 && t.TopicID != [16]byte{} {
+	if t.Topic == nil || t.TopicID != [16]byte{} {
 		if found, ok := m.view.TopicByID(t.TopicID); ok && t.TopicID != [16]byte{} {
 			return m.found(found)
 		}
 		mt := kmsg.NewMetadataResponseTopic()
-		mt.TopicID, mt.Topic, mt.ErrorCode = t.TopicID, t.Topic, kerr.UnknownTopicID.Code
-		if mt.Topic == nil && m.version < 12 {
-			mt.Topic = new(string)
-		}
+		mt.TopicID, mt.Topic, mt.ErrorCode = t.TopicID, nil, kerr.UnknownTopicID.Code
 		return mt
 	}
 	if found, ok := m.view.TopicByName(*t.Topic); ok && !metadata.ReservedTopic(*t.Topic) {
@@ -157,6 +181,7 @@ func (m *metadataTopics) asked(t *kmsg.MetadataRequestTopic) kmsg.MetadataRespon
 	mt.Topic, mt.ErrorCode = t.Topic, kerr.UnknownTopicOrPartition.Code
 	switch err, tried := m.failed[*t.Topic]; {
 	case metadata.ReservedTopic(*t.Topic):
+		mt.IsInternal = true
 	case metadata.CheckTopicName(*t.Topic) != nil:
 		mt.ErrorCode = kerr.InvalidTopicException.Code
 	case tried && errors.Is(err, metadata.ErrInvalidTopic): // collides with another one

@@ -35,8 +35,11 @@ func (s *Server) handleCreateTopics(r *request, req *kmsg.CreateTopicsRequest) {
 		twice := duplicates(req.Topics, func(t *kmsg.CreateTopicsRequestTopic) string { return t.Topic })
 		for i := range req.Topics {
 			t := &req.Topics[i]
-			if twice[t.Topic] {
-				resp.Topics = append(resp.Topics, createFailed(t.Topic, refuse(kerr.InvalidRequest, "the request names the topic twice")))
+			if again, told := twice[t.Topic]; again {
+				twice[t.Topic] = false // one answer for all that name it
+				resp.Topics = append(resp.Topics, createFailed(t.Topic, errNamedTwice))
+				continue
+			} else if told {
 				continue
 			}
 			resp.Topics = append(resp.Topics, s.createTopic(ctx, t, req.ValidateOnly, len(req.Topics)))
@@ -44,6 +47,8 @@ func (s *Server) handleCreateTopics(r *request, req *kmsg.CreateTopicsRequest) {
 		r.finish(resp)
 	})
 }
+
+var errNamedTwice = refuse(kerr.InvalidRequest, "the request names the topic twice")
 
 // adminWait is a client's timeout_ms within bounds.
 func adminWait(ms int32) time.Duration {

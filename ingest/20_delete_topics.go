@@ -27,10 +27,17 @@ func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
 		defer cancel()
 		resp := kmsg.NewPtrDeleteTopicsResponse()
 		resp.Version = r.version
+		twice := duplicates(topics, nameOrID)
 		for i := range topics {
 			dt := kmsg.NewDeleteTopicsResponseTopic()
 			dt.Topic, dt.TopicID = topics[i].Topic, topics[i].TopicID
 			row, err := s.topicToDelete(&topics[i])
+			if again, told := twice[nameOrID(&topics[i])]; again {
+				twice[nameOrID(&topics[i])] = false // one answer for all that name it
+				err = errNamedTwice
+			} else if told {
+				continue
+			}
 			if err == nil {
 				dt.Topic, dt.TopicID = &row.Name, row.ID
 				err = s.cluster.DeleteTopic(ctx, row.ID)
@@ -42,12 +49,23 @@ func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
 	})
 }
 
+// nameOrID is what a request calls a topic.
+func nameOrID(t *kmsg.DeleteTopicsRequestTopic) string {
+	if t.Topic != nil {
+		return "name " + *t.Topic
+	}
+	return "id " + metadata.TopicID(t.TopicID).String()
+}
+
 func (s *Server) topicToDelete(t *kmsg.DeleteTopicsRequestTopic) (*metadata.Topic, error) {
 	if !s.cfg.DeleteTopics {
 		return nil, refuse(kerr.TopicDeletionDisabled, "delete.topic.enable is false")
 	}
 	if t.Topic != nil && t.TopicID != [16]byte{} {
 		return nil, refuse(kerr.InvalidRequest, "a topic is named by name or by id, not both")
+	}
+	if t.Topic == nil && t.TopicID == [16]byte{} {
+		return nil, refuse(kerr.InvalidRequest, "a topic is named by name or by id: neither is there")
 	}
 	if t.Topic != nil {
 		if row, ok := s.cluster.TopicByName(*t.Topic); ok {

@@ -24,9 +24,13 @@ func (s *Server) handleCreatePartitions(r *request, req *kmsg.CreatePartitionsRe
 		resp.Version = r.version
 		twice := duplicates(req.Topics, func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })
 		for i := range req.Topics {
-			t := &req.Topics[i]
-			err := refuse(kerr.InvalidRequest, "the request names the topic twice")
-			if !twice[t.Topic] {
+			t, err := &req.Topics[i], errNamedTwice
+			switch again, told := twice[t.Topic]; {
+			case again:
+				twice[t.Topic] = false // one answer for all that name it
+			case told:
+				continue
+			default:
 				err = s.addPartitions(ctx, t, req.ValidateOnly)
 			}
 			cp := kmsg.NewCreatePartitionsResponseTopic()

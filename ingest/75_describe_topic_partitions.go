@@ -96,6 +96,7 @@ func (d *partitionDescriber) topic(name string, from int) bool {
 	}
 	dt := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	dt.Topic, dt.AuthorizedOperations = &name, topicOperations
+	dt.IsInternal = metadata.ReservedTopic(name)
 	if !ok {
 		dt.ErrorCode = unknownTopic(name).Code
 		d.resp.Topics = append(d.resp.Topics, dt)

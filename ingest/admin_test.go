@@ -255,3 +255,83 @@ func produceIdempotent(t *testing.T, s *testServer, topic string) {
 		t.Fatal(err)
 	}
 }
+
+// What is named twice in one request is answered once, and refused.
+func TestNamedTwice(t *testing.T) {
+	s := startServer(t, newFakeCluster(1), nil)
+	create(t, s, "t", 1, nil)
+	w := dial(t, s.addr)
+	ct := kmsg.NewPtrCreateTopicsRequest()
+	ct.Version = 7
+	for _, name := range []string{"u", "u", "u"} {
+		rt := kmsg.NewCreateTopicsRequestTopic()
+		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, 1, 1
+		ct.Topics = append(ct.Topics, rt)
+	}
+	if r := ask[*kmsg.CreateTopicsResponse](w, ct); len(r.Topics) != 1 || r.Topics[0].ErrorCode != kerr.InvalidRequest.Code {
+		t.Errorf("create: %+v", r.Topics)
+	}
+	cp := kmsg.NewPtrCreatePartitionsRequest()
+	for range 2 {
+		rt := kmsg.NewCreatePartitionsRequestTopic()
+		rt.Topic, rt.Count = "t", 3
+		cp.Topics = append(cp.Topics, rt)
+	}
+	if r := ask[*kmsg.CreatePartitionsResponse](w, cp); len(r.Topics) != 1 || r.Topics[0].ErrorCode != kerr.InvalidRequest.Code {
+		t.Errorf("partitions: %+v", r.Topics)
+	}
+	dt := kmsg.NewPtrDeleteTopicsRequest()
+	dt.Version = 6
+	name := "t"
+	for range 2 {
+		rt := kmsg.NewDeleteTopicsRequestTopic()
+		rt.Topic = &name
+		dt.Topics = append(dt.Topics, rt)
+	}
+	dt.Topics = append(dt.Topics, kmsg.NewDeleteTopicsRequestTopic())
+	if r := ask[*kmsg.DeleteTopicsResponse](w, dt); len(r.Topics) != 2 || r.Topics[0].ErrorCode != kerr.InvalidRequest.Code || r.Topics[1].ErrorCode != kerr.InvalidRequest.Code {
+		t.Errorf("delete: %+v", r.Topics)
+	}
+	topicOf(t, s, "t")
+}
+
+// Ids are for Metadata v12 and later, although v10 has a field for them.
+func TestMetadataByIDIsForNewVersions(t *testing.T) {
+	s := startServer(t, newFakeCluster(1), nil)
+	create(t, s, "t", 1, nil)
+	w := dial(t, s.addr)
+	for v := int16(10); v <= 13; v++ {
+		req := kmsg.NewPtrMetadataRequest()
+		req.Version = v
+		rt := kmsg.NewMetadataRequestTopic()
+		rt.TopicID = topicOf(t, s, "t").ID
+		if v < 12 {
+			rt.Topic = new(string)
+		}
+		req.Topics = append(req.Topics, rt)
+		want := int16(0)
+		if v < 12 {
+			want = kerr.InvalidRequest.Code
+		}
+		if got := ask[*kmsg.MetadataResponse](w, req).Topics[0].ErrorCode; got != want {
+			t.Errorf("v%d: expected %d, found %d", v, want, got)
+		}
+	}
+}
+
+// group.version is how the Java client learns of groups of KIP-848.
+func TestFeatures(t *testing.T) {
+	s := startServer(t, newFakeCluster(1), nil)
+	w := dial(t, s.addr)
+	for v := int16(0); v <= 4; v++ {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = v, "a", "1"
+		resp := ask[*kmsg.ApiVersionsResponse](w, req)
+		if finalized := len(resp.FinalizedFeatures) == 1 && resp.FinalizedFeatures[0].Name == "group.version" && resp.FinalizedFeaturesEpoch >= 0; finalized != (v >= 3) {
+			t.Errorf("v%d: finalized %+v, epoch %d", v, resp.FinalizedFeatures, resp.FinalizedFeaturesEpoch)
+		}
+		if supported := len(resp.SupportedFeatures) == 1; supported != (v >= 4) {
+			t.Errorf("v%d: supported %+v", v, resp.SupportedFeatures)
+		}
+	}
+}

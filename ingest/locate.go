@@ -102,13 +102,18 @@ func (p *patience) pause(ctx context.Context, d time.Duration) bool {
 }
 
 // leaderHint is who leads a shard, for KIP-951; ok is false while that is
-// unknown, or said to be this broker, which has just refused.
+// unknown, or said to be this broker although it does not: it has just refused.
 func (s *Server) leaderHint(place *placement, id metadata.ShardID) (leader, epoch int32, ok bool) {
 	at := place.of(id)
-	if at.leader < 0 || metadata.BrokerID(at.leader) == s.cluster.Self() {
+	if at.leader < 0 || metadata.BrokerID(at.leader) == s.cluster.Self() && !s.leadsShard(id) {
 		return -1, -1, false
 	}
 	return at.leader, at.epoch, true
+}
+
+func (s *Server) leadsShard(id metadata.ShardID) bool {
+	r, ok := s.replicas.Replica(id)
+	return ok && r.Leadership().Ready
 }
 
 // broker finds a live broker.
