@@ -13,8 +13,13 @@ func (l *Log) check(s *shardState, a *Append) (plan, error) {
 		return plan{}, fmt.Errorf("%w: shard %d: expected at most %d bytes, found %d", ErrInvalid, s.id, maxAppend, p.size)
 	}
 	if p.data > 0 {
-		if live := l.planned.live + l.planned.size + p.size; live > l.dataLimit() {
-			return plan{}, fmt.Errorf("shard %d: expected at most %d live bytes, found %d: %w", s.id, l.dataLimit(), live, ErrFull)
+		limit := l.dataLimit()
+		if a.Staged {
+			// A snapshot stream replaces more than it brings: a full log needs it.
+			limit += l.o.FileBytes
+		}
+		if live := l.planned.live + l.planned.size + p.size; live > limit {
+			return plan{}, fmt.Errorf("shard %d: expected at most %d live bytes, found %d: %w", s.id, limit, live, ErrFull)
 		}
 	}
 	return p, nil

@@ -202,6 +202,7 @@ var replicationMetrics = []metric{
 	{name: "thermocline.raft.snapshots.failed", unit: "{snapshot}", about: "Snapshot files that could not be written", read: ofStats(func(s *shard.Stats) *atomic.Uint64 { return &s.SnapshotErrors })},
 	{name: "thermocline.raft.streams.sent", unit: "{stream}", about: "Snapshot streams sent", read: ofStats(func(s *shard.Stats) *atomic.Uint64 { return &s.StreamsSent })},
 	{name: "thermocline.raft.streams.received", unit: "{stream}", about: "Snapshot streams received", read: ofStats(func(s *shard.Stats) *atomic.Uint64 { return &s.StreamsReceived })},
+	{name: "thermocline.raft.appends.refused", unit: "{append}", about: "Entries from a leader that the log had no room for; Raft sends them again", read: ofStats(func(s *shard.Stats) *atomic.Uint64 { return &s.LogRefused })},
 	{name: "thermocline.replicas.promoted", unit: "{replica}", about: "New replicas that had caught up and were proposed as voters here", read: ofStats(func(s *shard.Stats) *atomic.Uint64 { return &s.Promotions })},
 	{name: "thermocline.replicas.replaced", unit: "{replica}", about: "Replicas that were replaced, counted by the leader that finished it", read: ofStats(func(s *shard.Stats) *atomic.Uint64 { return &s.Replacements })},
 	{name: "thermocline.intake.refused", unit: "{proposal}", attrs: []string{"reason"}, about: "Proposals not taken: a shard's queue was full, the log was filling (throttled), or it was full", read: func(s *figures, emit emitter) {

@@ -8,6 +8,9 @@ import (
 // huntSeeds is how many seeds a planted bug may take to be found.
 const huntSeeds = 200
 
+// harderSeeds is how many seeds TestHarderSeeds runs.
+const harderSeeds = 60
+
 // hunt is a planted bug: a switch in production code, the checker that must
 // fire, and the seed at which it last did.
 type hunt struct {
@@ -39,6 +42,7 @@ var hunts = []hunt{
 	{"shard.WaiterByIndex", func(o *Options) { o.Shard.WaiterByIndex = true }, "acked-is-there", 18},
 	{"shard.PromoteBeforeCaughtUp", func(o *Options) { o.tune = losing; o.Shard.PromoteBeforeCaughtUp = true }, "promoted-has-commit", 1},
 	{"shard.RemoveBeforePromotion", func(o *Options) { o.tune = losing; o.Shard.RemoveBeforePromotion = true }, "quorum-kept", 1},
+	{"shard.AnswerRefused", func(o *Options) { o.tune = filling; o.Shard.AnswerRefused = true }, "ack-is-durable", 1},
 	{"KeepReplicaID", func(o *Options) { o.tune = losing; o.KeepReplicaID = true }, "committed-agrees", 1},
 
 	{"partition.SkipSequenceCheck", func(o *Options) { o.Partition.SkipSequenceCheck = true }, "idempotent-order", 1},
@@ -71,6 +75,27 @@ func dropping(p *plan) { p.raftBytes = 56 * 2 }
 func tearing(p *plan)  { p.tornCommit = 0.01 }
 func failing(p *plan)  { p.syncError = 0.01 }
 func losing(p *plan)   { p.loseEvery = 1500 }
+func filling(p *plan)  { p.logFull = 0.05 }
+
+// TestHarderSeeds asks every seed for what only some draw: lost disks and logs
+// without room, together with whatever else the seed brings.
+func TestHarderSeeds(t *testing.T) {
+	var total Counts
+	for seed := uint64(1); seed <= harderSeeds; seed++ {
+		res, err := Run(Options{Seed: seed, tune: func(p *plan) {
+			losing(p)
+			p.logFull = 0.02
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		total.Add(res.Counts)
+	}
+	t.Logf("%d seeds: %d disks lost, %d replicas replaced, %d appends refused, %d crashes", harderSeeds, total.DisksLost, total.Replaced, total.Full, total.Crashes)
+	if total.DisksLost == 0 || total.Replaced == 0 || total.Full == 0 {
+		t.Error("nothing happened: the simulator does not test it")
+	}
+}
 
 func TestPlantedBugs(t *testing.T) {
 	for _, h := range hunts {

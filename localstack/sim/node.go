@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"strings"
@@ -416,7 +417,7 @@ func (n *node) commit() {
 		n.failIn = 1 + w.rng.IntN(3)
 	}
 	n.syncFail = n.syncFail || w.chance(w.plan.syncError)
-	n.log.Commit(appends) // errors go to the appends
+	w.commitAppends(n, appends)
 	n.failIn = 0
 	w.log("commit", uint64(n.index), uint64(len(appends)), b2u(n.dying), b2u(n.syncFail))
 	if !n.dying && !n.dirty {
@@ -425,6 +426,36 @@ func (n *node) commit() {
 		}
 	}
 	n.afterCommit()
+}
+
+// commitAppends lets the log commit, and refuse one now and then as if it had
+// no room: then what follows of that shard leaves a gap. Errors go to the appends.
+func (w *world) commitAppends(n *node, appends []*wal.Append) {
+	for i, a := range appends {
+		if a.Staged || a.Snapshot != nil || !hasPayload(a) || !w.chance(w.plan.logFull) {
+			continue
+		}
+		n.log.Commit(appends[:i])
+		if !n.dying && n.log.Err() == nil {
+			w.counts.Full++
+			w.log("log-full", uint64(n.index), uint64(a.Shard), a.Entries[0].Index)
+			a.Done(fmt.Errorf("sim: %w", wal.ErrFull))
+			n.log.Commit(appends[i+1:])
+			return
+		}
+		n.log.Commit(appends[i:])
+		return
+	}
+	n.log.Commit(appends)
+}
+
+func hasPayload(a *wal.Append) bool {
+	for i := range a.Entries {
+		if len(a.Entries[i].Payload) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // afterCommit looks at what a disk operation has left.

@@ -22,7 +22,8 @@ type plan struct {
 	poison                       bool
 	deposed                      bool // long one-way cuts of leaders
 	fileBytes, maxBytes          int64
-	loseEvery                    int64 // mean time between lost disks, 0: never
+	logFull                      float64 // an append that the log has no room for
+	loseEvery                    int64   // mean time between lost disks, 0: never
 }
 
 func (w *world) drawPlan() plan {

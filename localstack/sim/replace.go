@@ -45,12 +45,15 @@ func idOf(index, disk int) shard.ReplicaID { return shard.ReplicaID(disk*nodes +
 // indexOf is the node that a replica lives, or lived, on.
 func indexOf(id uint64) int { return int((id - 1) % nodes) }
 
-// drawLosses decides whether the run loses disks: from a source of its own, so
+// drawLosses decides whether the run loses disks, or has logs without room: from a source of its own, so
 // that seeds without are the runs that they were before.
 func (w *world) drawLosses() {
 	r := rand.New(rand.NewPCG(w.o.Seed, 0x6c6f_7365))
 	if r.Float64() < 0.25 {
 		w.plan.loseEvery = 1200 + r.Int64N(2500)
+	}
+	if r.Float64() < 0.25 {
+		w.plan.logFull = 0.03 * r.Float64()
 	}
 }
 

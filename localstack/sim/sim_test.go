@@ -95,6 +95,7 @@ func (c Counts) check(t *testing.T) {
 		{"log failures", c.LogFailures}, {"unknown", c.Unknown}, {"deletes", c.Deletes},
 		{"changes of replicas", c.Changes}, {"woken polls", c.Woken},
 		{"disks lost", c.DisksLost}, {"replicas replaced", c.Replaced},
+		{"appends refused by a full log", c.Full},
 	} {
 		if x.n == 0 {
 			t.Errorf("nothing %s in all seeds: the simulator does not test it", x.what)

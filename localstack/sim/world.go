@@ -72,7 +72,7 @@ type Counts struct {
 	Acked, Resent, Dropped, Refused, Crashes, Elections, Transfers     int
 	Snapshots, Streams, Tiered, Fetches, ColdFetches, Latest, Messages int
 	Lost, Duplicated, Corrupted, Held, LogFailures, Unknown, Deletes   int
-	Changes, Woken, DisksLost, Replaced                                int
+	Changes, Woken, DisksLost, Replaced, Full                          int
 }
 
 // Add sums counts up.
@@ -102,6 +102,7 @@ func (c *Counts) Add(o Counts) {
 	c.Woken += o.Woken
 	c.DisksLost += o.DisksLost
 	c.Replaced += o.Replaced
+	c.Full += o.Full
 }
 
 // violation is how a checker ends a run.

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -46,6 +47,10 @@ func (c *Core) InflightBytes() int { return c.inflightBytes }
 // Step takes a message from a peer. The core owns the payloads.
 func (c *Core) Step(in *transport.Inbound) {
 	if c.failed != nil {
+		c.putAll(in.Payloads)
+		return
+	}
+	if c.noRoom(in) {
 		c.putAll(in.Payloads)
 		return
 	}
@@ -341,6 +346,11 @@ func (c *Core) AppendDone(id uint64, err error) {
 	if c.failed != nil {
 		return
 	}
+	c.refused = c.refused || errors.Is(err, wal.ErrFull) && len(ia.entries) > 0 && ia.snapshot == nil
+	if c.refused {
+		c.refusedDone(ia, err)
+		return
+	}
 	if err == nil {
 		err = c.makeStable(ia)
 	}
@@ -431,7 +441,7 @@ func (c *Core) send(m *raftpb.Message) {
 
 // Unreachable tells Raft that messages to a peer were dropped.
 func (c *Core) Unreachable(to ReplicaID) {
-	if c.failed == nil {
+	if c.failed == nil && !c.refused {
 		c.rn.ReportUnreachable(uint64(to))
 		c.advance()
 	}

@@ -270,7 +270,7 @@ func (c *Core) checkLoaded(l PayloadLoad, buf []byte) error {
 // TransferLeader asks Raft to hand leadership to another replica; intake stops
 // until it has, or until an election timeout has passed.
 func (c *Core) TransferLeader(to ReplicaID) {
-	if c.failed != nil || c.role != raft.StateLeader {
+	if c.failed != nil || c.refused || c.role != raft.StateLeader {
 		return
 	}
 	c.release()

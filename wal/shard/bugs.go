@@ -51,6 +51,8 @@ type Bugs struct {
 	WaiterByIndex bool
 	// PromoteBeforeCaughtUp makes a learner a voter as soon as it is known.
 	PromoteBeforeCaughtUp bool
+	// AnswerRefused acknowledges entries that the log had no room for.
+	AnswerRefused bool
 	// RemoveBeforePromotion takes the replica that is to go out of the
 	// configuration before another has its place.
 	RemoveBeforePromotion bool

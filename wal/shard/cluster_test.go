@@ -25,6 +25,7 @@ type memLog struct {
 	staged   map[uint64]wal.Entry
 	queue    []SubmitAppend
 	failNext error
+	full     bool // no room for payloads
 }
 
 func newMemLog() *memLog {
@@ -39,6 +40,14 @@ func copyEntry(e wal.Entry) wal.Entry {
 func (l *memLog) write(a *wal.Append) error {
 	if err := l.failNext; err != nil {
 		return err
+	}
+	if n := len(a.Entries); n > 0 && !a.Staged && a.Snapshot == nil && a.Entries[0].Index > l.last+1 {
+		return wal.ErrInvalid
+	}
+	for _, e := range a.Entries {
+		if l.full && len(e.Payload) > 0 {
+			return fmt.Errorf("no room: %w", wal.ErrFull)
+		}
 	}
 	if a.Staged {
 		for _, e := range a.Entries {

@@ -148,6 +148,7 @@ type Core struct {
 	reads
 	snapshots
 	changes
+	refusals
 }
 
 // Outbox is what the driver must do next. Appends go to the log in order, each
@@ -187,24 +188,9 @@ func NewCore(o Options) (*Core, error) {
 	if err := c.recover(); err != nil {
 		return nil, fmt.Errorf("shard %d replica %d: start: %w", o.Shard, o.ID, err)
 	}
-	msgSize := uint64(entriesPerMessage * descriptorWire)
-	rn, err := raft.NewRawNode(&raft.Config{
-		ID: uint64(o.ID), ElectionTick: o.ElectionTicks, HeartbeatTick: o.HeartbeatTicks,
-		Storage: c.st, Applied: c.applied, AsyncStorageWrites: true,
-		MaxSizePerMsg: msgSize, MaxCommittedSizePerReady: applyingEntriesMax * descriptorWire,
-		MaxUncommittedEntriesSize: o.RaftUncommittedBytes,
-		MaxInflightMsgs:           o.InflightMessages, MaxInflightBytes: uint64(o.InflightMessages) * msgSize,
-		CheckQuorum: true, PreVote: true, ReadOnlyOption: raft.ReadOnlySafe,
-		DisableProposalForwarding: true, StepDownOnRemoval: true,
-		Logger: raftLogger{o.Logger},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("shard %d replica %d: raft: %w", o.Shard, o.ID, err)
+	if err := c.newRaft(); err != nil {
+		return nil, err
 	}
-	c.rn = rn
-	c.lastHard = c.st.hard
-	c.term, c.vote, c.commit = c.st.hard.Term, c.st.hard.Vote, c.st.hard.Commit
-	c.role = raft.StateFollower
 	c.tellHW()
 	return c, nil
 }
@@ -295,6 +281,9 @@ func (c *Core) Tick() {
 	}
 	c.release()
 	c.tick++
+	if c.refused {
+		return
+	}
 	c.rn.Tick()
 	if c.transferring && c.rn.BasicStatus().LeadTransferee == 0 {
 		c.transferring = false
@@ -355,7 +344,7 @@ func (c *Core) View(index, term uint64) (PayloadView, error) {
 // from it: high watermark, waiters, reads, snapshots.
 func (c *Core) advance() {
 	before := c.Leadership()
-	for c.failed == nil {
+	for c.failed == nil && !c.refused {
 		if c.rn.HasReady() {
 			c.handle(c.rn.Ready())
 			continue

@@ -145,7 +145,7 @@ func (c *Core) intakeError() error {
 		return ErrNotLeader
 	case !c.ready():
 		return ErrNotReady
-	case c.draining:
+	case c.draining, c.refused:
 		return ErrDropped
 	}
 	return nil
@@ -278,7 +278,7 @@ func (c *Core) share(pe *pending, ref slotRef, prep Prepared) {
 
 // release proposes a payload that was held back.
 func (c *Core) release() {
-	if pe := c.held; pe != nil && (c.o.Hold == nil || !c.o.Hold()) {
+	if pe := c.held; pe != nil && !c.refused && (c.o.Hold == nil || !c.o.Hold()) {
 		c.held = nil
 		c.offer(pe)
 	}

@@ -135,7 +135,7 @@ func (c *Core) BeginReceive(index uint64) (string, error) {
 	if c.failed != nil {
 		return "", ErrStopped
 	}
-	if c.received != nil {
+	if c.received != nil || c.refused {
 		return "", ErrBusy
 	}
 	return c.nextFile(index), nil
@@ -297,7 +297,7 @@ func names(cs *raftpb.ConfState, id uint64) bool {
 
 // SnapshotSent tells the outcome of a snapshot stream to a peer.
 func (c *Core) SnapshotSent(to ReplicaID, err error) {
-	if c.failed != nil {
+	if c.failed != nil || c.refused {
 		return
 	}
 	status := raft.SnapshotFinish
@@ -320,7 +320,7 @@ func (c *Core) StepSnapshot(in *transport.Inbound, rs *ReceivedSnapshot) {
 		c.doom(rs.File)
 		rs.Done(fmt.Errorf("message and stream disagree: expected index %d, found %d: %w", meta.GetIndex(), rs.Meta.Index, ErrSnapshot))
 		return
-	case c.received != nil:
+	case c.received != nil, c.refused:
 		c.doom(rs.File)
 		rs.Done(ErrBusy)
 		return

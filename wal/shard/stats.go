@@ -9,6 +9,8 @@ type Stats struct {
 	Snapshots, SnapshotErrors                          atomic.Uint64
 	StreamsSent, StreamsReceived                       atomic.Uint64
 	QueueFull, Throttled, LogFull                      atomic.Uint64
+	// LogRefused is how often the log had no room for entries that Raft sent.
+	LogRefused atomic.Uint64
 	// Replacements are planned changes of a replica that were led to their end here.
 	Replacements atomic.Uint64
 	// Promotions are learners that this replica, leading, proposed as voters.

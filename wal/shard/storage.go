@@ -19,7 +19,10 @@ import (
 // Invariants: entries are contiguous from trimmed+1; snap.Index <= last index.
 // Only the shard's goroutine calls it.
 type storage struct {
-	hard                 wal.HardState
+	hard wal.HardState
+	// conf, if not nil, is the replica set as of the applied index: Raft begins
+	// again from there, where a start begins from the snapshot's.
+	conf                 *raftpb.ConfState
 	snap                 *raftpb.SnapshotMetadata // nil while there is none
 	trimmed, trimmedTerm uint64
 	entries              []*raftpb.Entry
@@ -35,7 +38,10 @@ func (s *storage) last() uint64 { return s.trimmed + uint64(len(s.entries)) }
 // InitialState implements raft.Storage.
 func (s *storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	hs := &raftpb.HardState{Term: new(s.hard.Term), Vote: new(s.hard.Vote), Commit: new(s.hard.Commit)}
-	cs := s.snap.GetConfState()
+	cs := s.conf
+	if cs == nil {
+		cs = s.snap.GetConfState()
+	}
 	if cs == nil {
 		cs = &raftpb.ConfState{}
 	}

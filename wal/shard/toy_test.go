@@ -74,6 +74,7 @@ func (m *toyMachine) Apply(e Applied, emit func(int, any, error)) error {
 		m.keys[key] = off
 		delete(m.flying, key)
 		m.next++
+		m.prepared = max(m.prepared, m.next) // of an earlier leader
 		emit(i, off, nil)
 	}
 	m.index = e.Index
