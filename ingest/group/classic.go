@@ -289,6 +289,11 @@ func (c *Coordinator) storeAll(g *groupState) {
 			records = append(records, memberRecord(g, m))
 		}
 	}
+	if c.bugs.TornGeneration {
+		c.write(records[:len(records)/2]...)
+		c.seal()
+		records = records[len(records)/2:]
+	}
 	c.write(records...)
 }
 

@@ -272,7 +272,7 @@ func (c *Coordinator) replaceStatic(now int64, g *groupState, call *Call, r *kms
 	}
 	c.touch(now, g, m)
 	fits := c.retake(cg, m, r)
-	if stored {
+	if stored && !c.bugs.KeepOldStaticID {
 		// Whatever comes next, a coordinator that takes over must fence the old id.
 		c.write(append(c.groupRecords(g), memberRecord(g, m))...)
 	}

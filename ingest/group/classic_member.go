@@ -45,6 +45,9 @@ func (c *Coordinator) sync(now int64, call *Call, r *kmsg.SyncGroupRequest) {
 		// One that waits already has lost its connection.
 		c.answerSync(m, syncError(kerr.RebalanceInProgress))
 		m.sync = call
+		if c.bugs.AnswerOldAssignment {
+			c.answerSync(m, cg.assigned(m))
+		}
 		if cg.leader == m.id {
 			c.takeAssignment(now, g, r)
 		}

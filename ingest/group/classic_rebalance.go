@@ -25,7 +25,9 @@ func (c *Coordinator) classicLoaded(now int64, g *groupState) {
 	cg.subscribed = cg.subscriptions()
 	cg.previous = stateStable
 	for _, m := range cg.order {
-		c.touch(now, g, m)
+		if !c.bugs.NoSessionsOnLoad {
+			c.touch(now, g, m)
+		}
 	}
 	switch cg.state {
 	case statePreparing:
@@ -59,7 +61,7 @@ func (c *Coordinator) rebalance(now int64, g *groupState) {
 		c.initialDelay(now, g, delay, max(cg.rebalanceTimeout()-delay, 0))
 		return
 	}
-	if !c.completeOrWait(now, g) {
+	if !c.completeOrWait(now, g) && !c.bugs.ForgetRebalance {
 		// A coordinator that takes over must know that members are to rejoin.
 		c.storeGroup(g)
 	}
@@ -114,7 +116,7 @@ func (c *Coordinator) completeJoin(now int64, g *groupState) {
 	cg := g.classic
 	c.timers.cancel(joinKey(g))
 	for _, m := range append([]*member(nil), cg.order...) {
-		if m.join == nil && m.instance == nil {
+		if m.join == nil && m.instance == nil && !c.bugs.KeepSilentMembers {
 			c.removeMember(g, m, kerr.UnknownMemberID)
 		}
 	}
@@ -245,7 +247,7 @@ func (c *Coordinator) touch(now int64, g *groupState, m *member) {
 // expire ends a member's session, unless it waits for an answer from here: its
 // session begins anew with that.
 func (c *Coordinator) expire(now int64, g *groupState, m *member) {
-	if !m.isNew && (m.join != nil || m.sync != nil) {
+	if !m.isNew && (m.join != nil || m.sync != nil) && !c.bugs.ExpireWaiting {
 		return
 	}
 	c.removeMember(g, m, kerr.UnknownMemberID)

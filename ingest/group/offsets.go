@@ -334,7 +334,9 @@ func (c *Coordinator) offsetDelete(call *Call, r *kmsg.OffsetDeleteRequest) {
 		}
 		resp.Topics = append(resp.Topics, out)
 	}
-	c.write(records...)
+	if !c.bugs.NoTombstones {
+		c.write(records...)
+	}
 	c.reply(call, resp)
 	c.forget(g)
 }
