@@ -14,6 +14,7 @@ import (
 
 	"thermocline/cmd/config"
 	"thermocline/ingest"
+	"thermocline/ingest/coordinator"
 	"thermocline/metadata"
 	"thermocline/metadata/controller"
 	"thermocline/tiering/object"
@@ -64,6 +65,8 @@ type Broker struct {
 	cold       object.Store
 	tier       *tier
 	replacer   *replacer
+	// coordinators run the groups of the slots that are led here.
+	coordinators *coordinator.Runtime
 
 	registration *metadata.Registration
 	office       *controller.Controller
@@ -120,6 +123,7 @@ func (b *Broker) start(ctx context.Context, o Options) error {
 	if err := b.register(ctx, peerAddr); err != nil {
 		return err
 	}
+	b.startCoordinators()
 	b.work.Go(func() { b.follow(b.ctx) })
 	b.work.Go(func() { b.replacer.run(b.ctx) })
 	if err := b.startOffice(); err != nil {

@@ -24,7 +24,7 @@ func (b *Broker) serveKafka() error {
 		return err
 	}
 	c := &cluster{self: b.id, view: b.view, topics: topics, shards: b.shards, store: b.store}
-	b.server, err = ingest.NewServer(b.ingestConfig(), c, b.shards, b.tier.reader, noCoordinators{})
+	b.server, err = ingest.NewServer(b.ingestConfig(), c, b.shards, b.tier.reader, b.coordinators)
 	if err != nil {
 		return err
 	}

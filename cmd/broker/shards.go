@@ -197,6 +197,7 @@ func (b *Broker) startShard(row *metadata.Shard) error {
 	rec := &reconciler{owned: o, view: b.view, store: b.store, log: log}
 	o.work.Go(func() { rec.run(ctx) })
 	o.work.Go(func() { b.publishHints(ctx, o, log) })
+	o.work.Go(func() { b.coordinate(ctx, o) })
 	b.startTiering(ctx, o, log)
 	return nil
 }
