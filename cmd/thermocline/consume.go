@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -29,67 +26,142 @@ type consumeOptions struct {
 	count      int64
 	untilEnd   bool
 	format     string
-	committed  bool
+	isolation  string
 	quiet      bool
+
+	group       string
+	protocol    string
+	commitEvery time.Duration
 }
 
 func consumeCommand() *cobra.Command {
 	c := &cluster{}
 	var o consumeOptions
 	cmd := &cobra.Command{
-		Use:   "consume TOPIC",
-		Short: "Read records from the start, the end, an offset or a time",
+		Use:   "consume TOPIC…",
+		Short: "Read records from the start, the end, an offset or a time, or as a member of a group",
+		Long: `Read a topic's records: from the start, the end, an offset or a time.
+
+With --group, read topics as a member of a consumer group: the members share the
+partitions, and each goes on where the group has committed to. --from then says
+where to begin in partitions that the group has never read: earliest or latest.
+Offsets are committed after the records have been written to the output, every
+--commit-every, when a partition is handed to another member, and at the end, so
+that after a crash some records may come twice and none is left out. Ctrl-C
+leaves the group, and the others take over at once. What this member is assigned
+is told on standard error.
+
+With --until-end it ends at the end of the log as it was at the start; a member
+of a group ends when it has read that far every partition it is assigned.`,
 		Example: `  thermocline consume flights --until-end
   thermocline consume flights --from 2001-01-10 --count 5 --format json
   thermocline consume flights --from offset:1000 --partition 3
-  thermocline consume flights --from end`,
-		Args: cobra.ExactArgs(1),
+  thermocline consume flights --from end
+  thermocline consume flights trains --group audit
+  thermocline consume flights --group audit --until-end --isolation read-committed
+  thermocline consume flights --group audit --group-protocol consumer --from latest`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd, c, args[0])
+			return o.run(cmd, c, args)
 		},
 	}
 	c.addFlag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "start", "start, end, offset:N, -N (the last N of each partition), or a time: 2001-01-10, RFC 3339, milliseconds, or 2h (ago)")
+	f.StringVar(&o.from, "from", "start", "start (earliest), end (latest), offset:N, -N (the last N of each partition), or a time: 2001-01-10, RFC 3339, milliseconds, or 2h (ago)")
 	f.Int32SliceVar(&o.partitions, "partition", nil, "only these partitions")
 	f.Int64VarP(&o.count, "count", "n", 0, "stop after this many records (0: no limit)")
 	f.BoolVarP(&o.untilEnd, "until-end", "e", false, "stop at the end of the log as it was at the start")
 	f.StringVarP(&o.format, "format", "f", "value", `value, key-value, json, or a pattern of %t topic %p partition %o offset %k key %v value %T milliseconds %h headers \n \t`)
-	f.BoolVar(&o.committed, "read-committed", false, "leave out records of aborted and open transactions")
+	f.StringVar(&o.isolation, "isolation", readUncommitted, "read-uncommitted, or read-committed to leave out records of aborted and open transactions")
+	f.StringVarP(&o.group, "group", "g", "", "read as a member of this consumer group")
+	f.StringVar(&o.protocol, "group-protocol", "classic", "classic (members divide the partitions, cooperative-sticky) or consumer (the cluster does, KIP-848)")
+	f.DurationVar(&o.commitEvery, "commit-every", 5*time.Second, "with --group: how often offsets are committed (0: after every write)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress, no summary")
 	return cmd
 }
 
-func (o *consumeOptions) run(cmd *cobra.Command, c *cluster, topic string) error {
-	if o.count < 0 {
+// The words of --isolation; Kafka's underscores are understood too.
+const (
+	readUncommitted = "read-uncommitted"
+	readCommitted   = "read-committed"
+)
+
+// check reports what is wrong with the flags, before anything is asked.
+func (o *consumeOptions) check(cmd *cobra.Command, topics []string) error {
+	o.isolation = strings.ReplaceAll(o.isolation, "_", "-")
+	switch {
+	case o.count < 0:
 		return errors.New("--count is 0 or more")
+	case o.isolation != readUncommitted && o.isolation != readCommitted:
+		return fmt.Errorf("--isolation is read-uncommitted or read-committed, not %q", o.isolation)
+	case o.group != "":
+		return o.checkGroup()
+	case len(topics) > 1:
+		return fmt.Errorf("one topic, not %d: several are read with --group", len(topics))
+	case cmd.Flags().Changed("commit-every") || cmd.Flags().Changed("group-protocol"):
+		return errors.New("--commit-every and --group-protocol need --group: without one, nothing is committed")
 	}
-	write, err := recordWriter(o.format)
+	return nil
+}
+
+func (o *consumeOptions) run(cmd *cobra.Command, c *cluster, topics []string) (err error) {
+	if err := o.check(cmd, topics); err != nil {
+		return err
+	}
+	sink, err := newRecordSink(cmd.OutOrStdout(), o.format, o.count)
 	if err != nil {
 		return err
+	}
+	if !o.quiet {
+		defer func() {
+			if err == nil || sink.n > 0 { // before an error that came first, "read 0 records" is noise
+				fmt.Fprintln(cmd.ErrOrStderr(), sink.summary())
+			}
+		}()
 	}
 	adm, err := c.admin(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer adm.Close()
-	plan, err := o.plan(cmd.Context(), adm, topic)
+	if o.group != "" {
+		return readerWentAway(o.runGroup(cmd, c, adm, topics, sink))
+	}
+	plan, err := o.plan(cmd.Context(), adm, topics[0])
 	if err != nil {
 		return err
 	}
 	if plan.done() {
 		return nil
 	}
-	opts := []kgo.Opt{kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: plan.starts()}), kgo.FetchMaxWait(500 * time.Millisecond), kgo.KeepControlRecords()}
-	if o.committed {
-		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
-	}
+	opts := append(o.clientOptions(), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topics[0]: plan.starts()}))
 	cl, err := c.client(cmd.Context(), opts...)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	return o.loop(cmd, cl, plan, write)
+	return readerWentAway(o.loop(cmd.Context(), cl, plan, sink))
+}
+
+// clientOptions are those of both ways to read. Control records are asked for
+// because they count towards the end.
+func (o *consumeOptions) clientOptions() []kgo.Opt {
+	opts := []kgo.Opt{kgo.FetchMaxWait(500 * time.Millisecond), kgo.KeepControlRecords()}
+	if o.isolation == readCommitted {
+		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
+	return opts
+}
+
+// ends asks where the topics end for this reader: with read-committed, before
+// the first open transaction, since more is not served.
+func (o *consumeOptions) ends(ctx context.Context, adm *kadm.Client, topics ...string) (kadm.ListedOffsets, error) {
+	return listOffsets(ctx, func() (kadm.ListedOffsets, error) {
+		if o.isolation == readCommitted {
+			return adm.ListCommittedOffsets(ctx, topics...)
+		}
+		return adm.ListEndOffsets(ctx, topics...)
+	})
 }
 
 // span is what is to be read of one partition: [start, end), end -1 for open.
@@ -118,11 +190,11 @@ func (p *consumePlan) starts() map[int32]kgo.Offset {
 func (o *consumeOptions) plan(ctx context.Context, adm *kadm.Client, topic string) (*consumePlan, error) {
 	starts, err := listOffsets(ctx, func() (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, topic) })
 	if err != nil {
-		return nil, fmt.Errorf("topic %s: %w", topic, err)
+		return nil, fmt.Errorf("topic %s: %w", topic, refused(err, ""))
 	}
-	ends, err := listOffsets(ctx, func() (kadm.ListedOffsets, error) { return adm.ListEndOffsets(ctx, topic) })
+	ends, err := o.ends(ctx, adm, topic)
 	if err != nil {
-		return nil, fmt.Errorf("topic %s: %w", topic, err)
+		return nil, fmt.Errorf("topic %s: %w", topic, refused(err, ""))
 	}
 	from, err := o.resolveFrom(ctx, adm, topic, starts, ends)
 	if err != nil {
@@ -199,9 +271,9 @@ func (o *consumeOptions) resolveFrom(ctx context.Context, adm *kadm.Client, topi
 		return out
 	}
 	switch rest, isOffset := strings.CutPrefix(o.from, "offset:"); {
-	case o.from == "start":
+	case isEarliest(o.from):
 		return set(func(id int32) int64 { return starts[topic][id].Offset }), nil
-	case o.from == "end":
+	case isLatest(o.from):
 		return set(func(id int32) int64 { return ends[topic][id].Offset }), nil
 	case isOffset:
 		n, err := strconv.ParseInt(rest, 10, 64)
@@ -227,6 +299,9 @@ func (o *consumeOptions) resolveFrom(ctx context.Context, adm *kadm.Client, topi
 	return set(func(id int32) int64 { return found[topic][id].Offset }), nil
 }
 
+func isEarliest(from string) bool { return from == "start" || from == "earliest" }
+func isLatest(from string) bool   { return from == "end" || from == "latest" }
+
 func fromTime(s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(s); err == nil {
 		return now.Add(-d), nil
@@ -238,44 +313,29 @@ func fromTime(s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-func (o *consumeOptions) loop(cmd *cobra.Command, cl *kgo.Client, plan *consumePlan, write func(*bufio.Writer, *kgo.Record) error) error {
-	out := bufio.NewWriterSize(cmd.OutOrStdout(), 256<<10)
-	defer out.Flush()
-	var n, bytes int64
-	start := time.Now()
-	if !o.quiet {
-		defer func() {
-			secs := max(time.Since(start).Seconds(), 1e-9)
-			fmt.Fprintf(cmd.ErrOrStderr(), "read %d records, %.1f MB, %.1f MB/s\n", n, float64(bytes)/1e6, float64(bytes)/1e6/secs)
-		}()
-	}
+func (o *consumeOptions) loop(ctx context.Context, cl *kgo.Client, plan *consumePlan, sink *recordSink) error {
 	for !plan.done() {
-		fetches := cl.PollFetches(cmd.Context())
-		if err := cmd.Context().Err(); err != nil {
-			return out.Flush()
+		fetches := cl.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return sink.flush()
 		}
 		for _, e := range fetches.Errors() {
-			return fmt.Errorf("reading %s/%d: %w", e.Topic, e.Partition, e.Err)
+			return fmt.Errorf("reading %s/%d: %w", e.Topic, e.Partition, refused(e.Err, ""))
 		}
-		for it := fetches.RecordIter(); !it.Done(); {
+		for it := fetches.RecordIter(); !it.Done() && !sink.full(); {
 			r := it.Next()
 			if !plan.take(r) || r.Attrs.IsControl() {
 				continue // control records count towards the end, and are not shown
 			}
-			if err := write(out, r); err != nil {
+			if err := sink.put(r); err != nil {
 				return err
 			}
-			n++
-			bytes += int64(len(r.Key) + len(r.Value))
-			if o.count > 0 && n == o.count {
-				return out.Flush()
-			}
 		}
-		if err := out.Flush(); err != nil {
+		if err := sink.flush(); err != nil || sink.full() {
 			return err
 		}
 	}
-	return out.Flush()
+	return nil
 }
 
 // take says whether a record belongs to the plan, and notes a span's end.
@@ -292,108 +352,4 @@ func (p *consumePlan) take(r *kgo.Record) bool {
 		p.left--
 	}
 	return r.Offset < s.end
-}
-
-// recordWriter turns --format into a function that writes one record.
-func recordWriter(format string) (func(*bufio.Writer, *kgo.Record) error, error) {
-	switch format {
-	case "value":
-		format = `%v\n`
-	case "key-value":
-		format = `%k\t%v\n`
-	case "json":
-		return writeJSON, nil
-	}
-	if !strings.Contains(format, "%") {
-		return nil, fmt.Errorf("--format is value, key-value, json or a pattern with %%v and the like, not %q", format)
-	}
-	return patternWriter(format)
-}
-
-func patternWriter(pattern string) (func(*bufio.Writer, *kgo.Record) error, error) {
-	var steps []func(*bufio.Writer, *kgo.Record)
-	literal := func(s string) {
-		steps = append(steps, func(w *bufio.Writer, _ *kgo.Record) { w.WriteString(s) })
-	}
-	fields := map[byte]func(*bufio.Writer, *kgo.Record){
-		't': func(w *bufio.Writer, r *kgo.Record) { w.WriteString(r.Topic) },
-		'p': func(w *bufio.Writer, r *kgo.Record) { fmt.Fprint(w, r.Partition) },
-		'o': func(w *bufio.Writer, r *kgo.Record) { fmt.Fprint(w, r.Offset) },
-		'k': func(w *bufio.Writer, r *kgo.Record) { w.Write(r.Key) },
-		'v': func(w *bufio.Writer, r *kgo.Record) { w.Write(r.Value) },
-		'T': func(w *bufio.Writer, r *kgo.Record) { fmt.Fprint(w, r.Timestamp.UnixMilli()) },
-		'h': writeHeaders,
-		'%': func(w *bufio.Writer, _ *kgo.Record) { w.WriteByte('%') },
-	}
-	for i := 0; i < len(pattern); i++ {
-		switch {
-		case pattern[i] == '%' && i+1 < len(pattern):
-			i++
-			step, ok := fields[pattern[i]]
-			if !ok {
-				return nil, fmt.Errorf("--format: %%%c is not one of %%t %%p %%o %%k %%v %%T %%h %%%%", pattern[i])
-			}
-			steps = append(steps, step)
-		case pattern[i] == '\\' && i+1 < len(pattern):
-			i++
-			literal(map[byte]string{'n': "\n", 't': "\t", 'r': "\r", '0': "\x00", '\\': "\\"}[pattern[i]])
-		default:
-			literal(pattern[i : i+1])
-		}
-	}
-	return func(w *bufio.Writer, r *kgo.Record) error {
-		for _, s := range steps {
-			s(w, r)
-		}
-		return nil // a bufio.Writer keeps its first error for Flush
-	}, nil
-}
-
-func writeHeaders(w *bufio.Writer, r *kgo.Record) {
-	for i, h := range r.Headers {
-		if i > 0 {
-			w.WriteByte(',')
-		}
-		fmt.Fprintf(w, "%s=%s", h.Key, h.Value)
-	}
-}
-
-// jsonRecord is one line of --format json. Text that is not UTF-8 is given in
-// base64 instead, under the name with _base64.
-type jsonRecord struct {
-	Topic     string            `json:"topic"`
-	Partition int32             `json:"partition"`
-	Offset    int64             `json:"offset"`
-	Timestamp string            `json:"timestamp"`
-	Key       *string           `json:"key"`
-	KeyBase   []byte            `json:"key_base64,omitempty"`
-	Value     *string           `json:"value"`
-	ValueBase []byte            `json:"value_base64,omitempty"`
-	Headers   map[string]string `json:"headers,omitempty"`
-}
-
-func writeJSON(w *bufio.Writer, r *kgo.Record) error {
-	j := jsonRecord{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp.UTC().Format("2006-01-02T15:04:05.000Z")}
-	j.Key, j.KeyBase = jsonText(r.Key)
-	j.Value, j.ValueBase = jsonText(r.Value)
-	if len(r.Headers) > 0 {
-		j.Headers = map[string]string{}
-		for _, h := range r.Headers {
-			j.Headers[h.Key] = string(h.Value)
-		}
-	}
-	enc := json.NewEncoder(io.Writer(w))
-	enc.SetEscapeHTML(false)
-	return enc.Encode(j)
-}
-
-func jsonText(b []byte) (*string, []byte) {
-	if b == nil {
-		return nil, nil
-	}
-	if !utf8.Valid(b) {
-		return nil, b
-	}
-	s := string(b)
-	return &s, nil
 }

@@ -201,7 +201,7 @@ func membersRefusal(g *groupState) error {
 			who = append(who, fmt.Sprintf("and %d more", len(g.Members)-5))
 			break
 		}
-		who = append(who, fmt.Sprintf("%s on %s", m.name(), strings.TrimPrefix(m.Host, "/")))
+		who = append(who, fmt.Sprintf("%s on %s", cmp.Or(m.Instance, m.Client, m.ID), strings.TrimPrefix(m.Host, "/")))
 	}
 	return fmt.Errorf("group %s has %d %s (%s), which would commit over what is set: stop them, or wait until their session has expired, then run this again (--dry-run shows what it would do)",
 		g.Group, len(g.Members), plural(len(g.Members), "member", "members"), strings.Join(who, ", "))

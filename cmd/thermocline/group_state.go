@@ -46,8 +46,8 @@ type groupMember struct {
 	Target map[string][]int32 `json:"target,omitempty"`
 }
 
-// name is what a person knows the member by.
-func (m groupMember) name() string { return cmp.Or(m.Instance, m.Client, m.ID) }
+// name tells the member from the others.
+func (m groupMember) name() string { return cmp.Or(m.Instance, m.ID) }
 
 // groupOffset is how far the group has read one partition. A number that is
 // not there is nil.
