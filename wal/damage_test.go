@@ -205,6 +205,37 @@ func TestTornTail(t *testing.T) {
 		if err := l3.Close(); err != nil {
 			t.Fatal(err)
 		}
+		wantOnlyTorn(t, c, last.name, cut > at)
+	}
+}
+
+// wantOnlyTorn: what an earlier start has cut is shown as that, once, and
+// nothing as damage; damage below it is still shown as such.
+func wantOnlyTorn(t *testing.T, fs *vfs.Mem, file string, cut bool) {
+	t.Helper()
+	look := func() (torn, damage int) {
+		err := Scan(fs, "wal", func(r ScanRecord) error {
+			switch {
+			case r.Kind != ScanDamage:
+			case r.Torn && r.File == file:
+				torn++
+			default:
+				damage++
+				t.Logf("%s at %d: %s", r.File, r.Offset, r.Problem)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return torn, damage
+	}
+	if torn, damage := look(); damage != 0 || cut != (torn == 1) {
+		t.Fatalf("a log that was cut and went on: %d torn tails, %d damages", torn, damage)
+	}
+	patch(t, fs, file, blockSize+groupHeaderLen+8, []byte{0xff, 0xfe})
+	if _, damage := look(); damage == 0 {
+		t.Fatal("damage below the cut was not shown")
 	}
 }
 

@@ -48,7 +48,8 @@ type ScanRecord struct {
 
 	// Of damage.
 	Problem string
-	// Torn: nothing later names a synced end above it, so recovery cuts it.
+	// Torn: nothing later names a synced end above it, so recovery cuts it, or
+	// has cut it: then another file was begun behind it.
 	Torn bool
 }
 
@@ -62,27 +63,55 @@ func Scan(fs vfs.FS, dir string, each func(ScanRecord) error) error {
 		return err
 	}
 	for i, use := range live {
-		if err := scanFile(fs, dir, liveName(use), i == len(live)-1, each); err != nil {
+		b := bounds{last: i == len(live)-1}
+		if !b.last {
+			if b.to, err = syncedBefore(fs, dir, liveName(live[i+1])); err != nil {
+				return err
+			}
+		}
+		if err := scanFile(fs, dir, liveName(use), b, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func scanFile(fs vfs.FS, dir, name string, last bool, each func(ScanRecord) error) (err error) {
+// bounds are what the next file says of a file: the synced end at which that
+// one was begun, 0 if it cannot be known.
+type bounds struct {
+	to   Position
+	last bool
+}
+
+// syncedBefore reads the synced end that a file's header names, 0 if the header
+// is damaged.
+func syncedBefore(fs vfs.FS, dir, name string) (synced Position, err error) {
+	err = withScanner(fs, dir, name, func(s *scanner, d *damage) error {
+		if d == nil {
+			synced = s.head.synced
+		}
+		return nil
+	})
+	return synced, err
+}
+
+func withScanner(fs vfs.FS, dir, name string, use func(s *scanner, d *damage) error) error {
 	file, err := fs.Open(path.Join(dir, name))
 	if err != nil {
 		return fmt.Errorf("wal: open: %w", err)
 	}
-	defer func() {
-		if cerr := file.Close(); err == nil {
-			err = cerr
-		}
-	}()
 	s, d, err := openScanner(file, name)
-	if err != nil {
-		return err
+	if err == nil {
+		err = use(s, d)
 	}
+	return withClose(err, file)
+}
+
+func scanFile(fs vfs.FS, dir, name string, b bounds, each func(ScanRecord) error) error {
+	return withScanner(fs, dir, name, func(s *scanner, d *damage) error { return s.scanFile(name, b, d, each) })
+}
+
+func (s *scanner) scanFile(name string, b bounds, d *damage, each func(ScanRecord) error) error {
 	if d != nil {
 		return each(ScanRecord{Kind: ScanDamage, File: name, Problem: d.String()})
 	}
@@ -92,7 +121,7 @@ func scanFile(fs vfs.FS, dir, name string, last bool, each func(ScanRecord) erro
 	}); err != nil {
 		return err
 	}
-	return s.scan(last, each)
+	return s.scan(b, each)
 }
 
 // String puts what was expected and found into words.
@@ -100,9 +129,12 @@ func (d *damage) String() string {
 	return fmt.Sprintf("at offset %d: expected %s, found %s", d.off, d.expected, d.found)
 }
 
-func (s *scanner) scan(last bool, each func(ScanRecord) error) error {
-	off := int64(blockSize)
+func (s *scanner) scan(b bounds, each func(ScanRecord) error) error {
+	off, end := int64(blockSize), s.head.synced
 	for {
+		if b.to > 0 && end >= b.to {
+			return s.showCut(off, each) // recovery reads no further either
+		}
 		pending := []ScanRecord{{}}
 		h, d, err := s.group(off, func(r *record, at int64) error {
 			pending = append(pending, s.show(r, at))
@@ -112,7 +144,7 @@ func (s *scanner) scan(last bool, each func(ScanRecord) error) error {
 			return err
 		}
 		if d != nil {
-			next, torn, err := s.showDamage(off, d, last, each)
+			next, torn, err := s.showDamage(off, d, b.last, each)
 			if err != nil || next == 0 || torn {
 				return err
 			}
@@ -131,8 +163,22 @@ func (s *scanner) scan(last bool, each func(ScanRecord) error) error {
 				return err
 			}
 		}
+		end = s.start + Position(off) + Position(h.length)
 		off = roundUp(off + int64(h.length))
 	}
+}
+
+// showCut tells of a torn group behind the synced end at which the next file
+// was begun: an earlier start has cut it.
+func (s *scanner) showCut(off int64, each func(ScanRecord) error) error {
+	_, d, err := s.group(off, func(*record, int64) error { return nil })
+	if err != nil || d == nil || !d.header {
+		return err
+	}
+	return each(ScanRecord{
+		Kind: ScanDamage, File: s.name, Use: s.use, Offset: d.off, Position: s.start + Position(d.off),
+		Problem: d.String(), Torn: true,
+	})
 }
 
 // showDamage reports damage at off unless it is simply the end of the file's
