@@ -303,6 +303,9 @@ func (c *Coordinator) groupRecords(g *groupState) []Record {
 		records = append(records, Record{Key: key(g.name, kindClassicMember, id)})
 	}
 	g.classic.removed, g.classic.stored = nil, true
+	if c.bugs.ForgetRebalance && g.classic.state == statePreparing {
+		return records
+	}
 	return append(records, Record{Key: key(g.name, kindClassic, ""), Value: classicValue(g.classic)})
 }
 

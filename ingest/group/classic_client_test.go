@@ -59,10 +59,10 @@ func (cl *simClient) act() {
 	case cl.wish == 2:
 		cl.wish = 0
 		cl.rejoin()
-	case w.now >= cl.nextBeat && w.rng.IntN(3) > 0:
+	case w.now >= cl.nextBeat && w.rng.IntN(3) > 0 && !(cl.zombie && w.rng.IntN(2) == 0):
 		cl.nextBeat = w.now + 1000 + int64(w.rng.IntN(1000))
 		cl.beat()
-	case len(cl.owned) > 0 && w.rng.IntN(3) == 0:
+	case len(cl.owned) > 0 && (cl.zombie || w.rng.IntN(3) == 0):
 		var all []int32
 		for p := range cl.owned {
 			all = append(all, p)

@@ -25,10 +25,14 @@ func runClassic(seed uint64, bugs Bugs, white bool, steps int) (w *classicWorld,
 			err = fmt.Errorf("%s", b.what)
 		}
 	}()
-	for range steps {
-		w.step()
+	for range 2 {
+		for range steps / 2 {
+			w.step()
+		}
+		w.farewell()
+		w.calm()
 	}
-	w.calm()
+	w.end()
 	return w, nil
 }
 

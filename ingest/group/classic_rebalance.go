@@ -61,7 +61,7 @@ func (c *Coordinator) rebalance(now int64, g *groupState) {
 		c.initialDelay(now, g, delay, max(cg.rebalanceTimeout()-delay, 0))
 		return
 	}
-	if !c.completeOrWait(now, g) && !c.bugs.ForgetRebalance {
+	if !c.completeOrWait(now, g) {
 		// A coordinator that takes over must know that members are to rejoin.
 		c.storeGroup(g)
 	}

@@ -151,6 +151,10 @@ func (w *classicWorld) disturb() {
 		}
 		return w.clients[w.rng.IntN(len(w.clients))]
 	}
+	// Leaders change where it hurts more often than elsewhere.
+	if g := w.c.group(worldGroup); g != nil && g.classic != nil && g.classic.state != stateStable && w.rng.IntN(250) == 0 {
+		w.takeOver()
+	}
 	switch x := w.rng.IntN(400); {
 	case x < 3:
 		w.takeOver()
@@ -347,8 +351,23 @@ func (w *classicWorld) compare() {
 	}
 }
 
+// farewell is the last disturbance before calm: someone leaves, and the leader
+// changes before anyone else has noticed.
+func (w *classicWorld) farewell() {
+	if len(w.clients) < 2 || w.rng.IntN(2) == 0 {
+		return
+	}
+	cl := w.clients[w.rng.IntN(len(w.clients))]
+	if cl.member != "" && w.now >= cl.paused {
+		cl.leave()
+		w.replicate(len(w.flying))
+		w.acknowledge()
+	}
+	w.takeOver()
+}
+
 // calm ends all disturbance: in the end all live clients share the partitions,
-// nobody else is in the group, and every call is answered.
+// and nobody else is in the group.
 func (w *classicWorld) calm() {
 	for _, cl := range w.clients {
 		cl.paused, cl.wish = 0, 0
@@ -383,6 +402,10 @@ func (w *classicWorld) calm() {
 	if g := w.c.group(worldGroup); g != nil && g.classic != nil && len(g.classic.members) != len(w.clients) {
 		w.fail("%d members are in the group, and %d clients live", len(g.classic.members), len(w.clients))
 	}
+}
+
+// end answers every call.
+func (w *classicWorld) end() {
 	w.c.Unload(kerr.NotCoordinator)
 	if w.calls != 0 {
 		w.fail("%d calls were never answered", w.calls)
