@@ -157,7 +157,7 @@ func (cl *worldClient) refused(resp *kmsg.ConsumerGroupHeartbeatResponse) {
 	switch err {
 	case kerr.NotCoordinator:
 		cl.lost++
-	case kerr.FencedMemberEpoch, kerr.UnknownMemberID, kerr.FencedInstanceID:
+	case kerr.FencedMemberEpoch, kerr.UnknownMemberID, kerr.FencedInstanceID, kerr.GroupIDNotFound:
 		if !cl.hadItComing() {
 			cl.failure = fmt.Errorf("%s was fenced without a cause: %s", cl.name, err.Message)
 		}

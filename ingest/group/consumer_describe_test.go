@@ -164,7 +164,8 @@ func TestEmptyGroupsChangeProtocol(t *testing.T) {
 	if r := s.do(leave).(*kmsg.LeaveGroupResponse); r.ErrorCode != 0 {
 		t.Fatalf("%+v", r)
 	}
-	s.beat("m1", 1, "GROUP_ID_NOT_FOUND")
+	s.beat("m1", 1, "UNKNOWN_MEMBER_ID")
+	s.beat("m1", -1, "GROUP_ID_NOT_FOUND")
 	s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"))
 	s.reload()
 	s.state("Stable 1 1")

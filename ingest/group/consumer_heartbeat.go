@@ -102,6 +102,8 @@ type change struct {
 	g       *groupState
 	cg      *consumerGroup
 	records []Record
+	// upgraded: the group was a living classic one before this call.
+	upgraded bool
 }
 
 func (ch *change) add(r ...Record) { ch.records = append(ch.records, r...) }
@@ -176,7 +178,7 @@ func (c *Coordinator) updateMember(now int64, ch *change, m *consumerMember, bef
 	if !m.profile.equal(before) {
 		ch.add(m.profileRecord(ch.g.name))
 	}
-	if subscriptionChanged || cg.epoch == 0 {
+	if subscriptionChanged || cg.epoch == 0 || ch.upgraded {
 		c.bump(ch)
 	}
 	c.retarget(now, ch)
@@ -196,7 +198,9 @@ func (c *Coordinator) openGroup(now int64, name string, join bool) (*change, *re
 	case g.consumer != nil:
 		return &change{g: g, cg: g.consumer}, nil
 	case !join:
-		return nil, refuse(kerr.GroupIDNotFound, "Group %s is not a consumer group.", name)
+		// It became another after this member was fenced. Kafka says
+		// GROUP_ID_NOT_FOUND, which ends its clients; this way they join again.
+		return nil, refuse(kerr.UnknownMemberID, "Group %s is not a consumer group.", name)
 	case g.classic == nil || len(g.classic.members) == 0:
 		return &change{g: g, cg: c.newConsumerGroup()}, nil
 	}

@@ -65,8 +65,8 @@ func (c *Coordinator) removeMembers(now int64, g *groupState, members []*consume
 		c.cancelTimers(g.name, m.id)
 		ch.cg.remove(m)
 	}
-	if c.mayDowngrade(ch.cg) {
-		c.downgrade(now, ch)
+	if c.downgradable(ch.cg) {
+		c.downgrade(now, ch, true)
 		return
 	}
 	c.bump(ch)

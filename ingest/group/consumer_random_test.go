@@ -248,12 +248,18 @@ func (w *world) allOwned(g *consumerGroup, owned map[partition]string) error {
 	return nil
 }
 
-func TestRandomConsumers(t *testing.T) {
-	seed := *consumerSeed
-	n := uint64(1)
-	if seed == 0 {
-		seed, n = uint64(time.Now().UnixNano()), 300
+var consumerRuns = flag.Uint64("consumer.runs", 100, "seeds that the random tests of KIP-848's groups try, unless one is given")
+
+// consumerSeeds is the first seed and their number.
+func consumerSeeds() (uint64, uint64) {
+	if *consumerSeed != 0 {
+		return *consumerSeed, 1
 	}
+	return uint64(time.Now().UnixNano()), *consumerRuns
+}
+
+func TestRandomConsumers(t *testing.T) {
+	seed, n := consumerSeeds()
 	for s := seed; s < seed+n; s++ {
 		if w, err := runConsumers(s, 400, Bugs{}); err != nil {
 			t.Fatalf("-consumer.seed %d: %v\n%s", s, err, strings.Join(w.trace[max(0, len(w.trace)-60):], "\n"))

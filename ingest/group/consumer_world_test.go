@@ -52,18 +52,19 @@ func (w *worldTopics) with(name string, partitions int32) *worldTopics {
 
 // world is a coordinator, the store behind it, and its clients.
 type world struct {
-	rnd     *rand.Rand
-	c       *Coordinator
-	o       Options
-	bugs    Bugs
-	topics  *worldTopics
-	now     int64
-	stored  map[string][]byte
-	flying  []Write // made and not written yet
-	clients []*worldClient
-	ids     int
-	reloads int
-	trace   []string
+	rnd      *rand.Rand
+	c        *Coordinator
+	o        Options
+	bugs     Bugs
+	topics   *worldTopics
+	now      int64
+	stored   map[string][]byte
+	flying   []Write // made and not written yet
+	clients  []*worldClient
+	classics []*classicClient
+	ids      int
+	reloads  int
+	trace    []string
 }
 
 func newWorld(rnd *rand.Rand, bugs Bugs) *world {
