@@ -19,28 +19,54 @@ const (
 	reconcileBatch = 1000
 )
 
+// partitionState is what a reconciler reads of a shard's partitions.
+type partitionState interface {
+	Keys() []partition.Key
+	Topics() []partition.Topic
+	View(k partition.Key) (partition.View, bool)
+}
+
 // reconciler brings one shard's partitions in line with the topic rows, while
 // this broker leads it: topics and configs reach the state machine as entries,
 // and a deletion is reported back once its entry is applied. One goroutine.
+//
+// A new term looks at every topic, so that whatever was missed is made up for;
+// within a term only what has changed is looked at.
 type reconciler struct {
-	owned *owned
-	view  *metadata.View
-	store metadata.Store
-	log   *slog.Logger
+	id    metadata.ShardID
+	state partitionState
+	// propose proposes commands as one unit, and waits for their outcome.
+	propose func(ctx context.Context, commands []any) error
+	view    *metadata.View
+	store   metadata.Store
+	log     *slog.Logger
+
+	// Only run's goroutine uses these.
+	term uint64
+	due  metadata.Dirty
+	// known is what the shard's state has of each topic: nobody else changes it
+	// during a term.
+	known map[metadata.TopicID]knownTopic
+}
+
+// knownTopic is a topic's part of a shard's state.
+type knownTopic struct {
+	revision int64 // of its config
+	end      int32 // above the highest partition that is here
 }
 
 // run works until ctx ends: when the metadata changes, or leadership comes here.
-func (r *reconciler) run(ctx context.Context) {
+func (r *reconciler) run(ctx context.Context, o *owned) {
 	changes := r.view.Subscribe()
 	defer changes.Close()
-	leadership, stop := r.owned.watchLeadership()
+	leadership, stop := o.watchLeadership()
 	defer stop()
 	for ctx.Err() == nil {
 		var again <-chan time.Time
-		if r.owned.runner.Leadership().Ready {
-			changes.Take()
+		if l := o.runner.Leadership(); l.Ready {
+			r.note(changes.Take(), l.Term)
 			if err := r.pass(ctx); err != nil {
-				r.log.Debug("reconciling a shard, will try again", "shard", r.owned.id, "error", err)
+				r.log.Debug("reconciling a shard, will try again", "shard", r.id, "error", err)
 				again = time.After(reconcileRetry)
 			}
 		}
@@ -53,65 +79,167 @@ func (r *reconciler) run(ctx context.Context) {
 	}
 }
 
-// pass proposes every difference once. It compares whole topics, so that a
-// change which was missed is made up for.
+// note adds what has changed to what is due.
+func (r *reconciler) note(d metadata.Dirty, term uint64) {
+	if term != r.term {
+		r.term, r.due = term, metadata.Dirty{All: true, Deleted: true}
+	}
+	r.due.Deleted = r.due.Deleted || d.Deleted
+	r.due.All = r.due.All || d.All
+	if r.due.All {
+		r.due.Topics = nil
+		return
+	}
+	for _, id := range d.Topics {
+		if !slices.Contains(r.due.Topics, id) { // after a failed pass only
+			r.due.Topics = append(r.due.Topics, id)
+		}
+	}
+}
+
+// pass proposes every difference that is due, once. What is due stays due when
+// it fails.
 func (r *reconciler) pass(ctx context.Context) error {
-	have := map[partition.Key]bool{}
-	for _, k := range r.owned.set.Keys() {
-		have[k] = true
-	}
-	configs := map[metadata.TopicID]partition.Topic{}
-	for _, t := range r.owned.set.Topics() {
-		configs[t.ID] = t
-	}
 	var commands []any
-	for _, t := range r.view.Topics() {
-		commands = append(commands, r.topicCommands(t, have, configs)...)
+	for _, t := range r.topics() {
+		list, err := r.topicCommands(ctx, t)
+		if err != nil {
+			return err
+		}
+		commands = append(commands, list...)
 	}
-	var gone []*metadata.Topic
+	gone, deletions := r.deletions()
+	commands = append(commands, deletions...)
+	for part := range slices.Chunk(commands, reconcileBatch) {
+		if err := r.propose(ctx, part); err != nil {
+			return err
+		}
+		r.learn(part)
+	}
+	for _, t := range gone {
+		if err := metadata.ReleaseDeleted(ctx, r.store, t.ID, r.id); err != nil && !errors.Is(err, metadata.ErrNotFound) {
+			return err
+		}
+		delete(r.known, t.ID)
+	}
+	r.due = metadata.Dirty{}
+	return nil
+}
+
+// topics lists the topics that are due.
+func (r *reconciler) topics() []*metadata.Topic {
+	if r.due.All {
+		r.known = map[metadata.TopicID]knownTopic{}
+		for _, t := range r.state.Topics() {
+			r.known[t.ID] = knownTopic{revision: t.Revision}
+		}
+		for _, k := range r.state.Keys() {
+			r.here(k)
+		}
+		return r.view.Topics()
+	}
+	var out []*metadata.Topic
+	for _, id := range r.due.Topics {
+		if t := r.view.TopicByID(id); t != nil {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// topicCommands lists what one topic lacks here.
+func (r *reconciler) topicCommands(ctx context.Context, t *metadata.Topic) ([]any, error) {
+	var out []any
+	here := false
+	for i, s := range t.Shards {
+		if s != r.id {
+			continue
+		}
+		here = true
+		k := partition.Key{Topic: t.ID, Partition: int32(i)}
+		if _, ok := r.state.View(k); ok {
+			r.here(k) // also after a unit whose outcome was not learned
+		} else {
+			out = append(out, &partition.CreatePartition{Key: k, Name: t.Name, Config: t.Config})
+		}
+	}
+	if len(out) > 0 {
+		if exists, err := r.exists(ctx, t); !exists || err != nil {
+			return nil, err
+		}
+	}
+	if known, ok := r.known[t.ID]; here && (!ok || known.revision < t.Revision) {
+		out = append(out, &partition.SetConfig{Topic: t.ID, Config: t.Config, Revision: t.Revision})
+	}
+	return out, nil
+}
+
+// exists asks the store itself. A view that lags would make the partitions of a
+// topic anew that this shard, under an earlier leader, has let go of: the row
+// that says so is gone by then, and nobody would ever delete them.
+func (r *reconciler) exists(ctx context.Context, t *metadata.Topic) (bool, error) {
+	now, err := metadata.GetTopic(ctx, r.store, t.Name)
+	if errors.Is(err, metadata.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && now.ID == t.ID, err
+}
+
+// deletions lists the deleted topics that this shard has to let go of, and the
+// commands for it. A topic that the metadata knows nothing of is reported, and
+// kept: only a row that names it deletes it.
+func (r *reconciler) deletions() (gone []*metadata.Topic, commands []any) {
+	if !r.due.All && !r.due.Deleted {
+		return nil, nil
+	}
+	named := map[metadata.TopicID]bool{}
 	for _, t := range r.view.Deleted() {
-		if !slices.Contains(t.Shards, r.id()) {
+		if !slices.Contains(t.Shards, r.id) {
 			continue
 		}
 		gone = append(gone, t)
-		for k := range have {
-			if k.Topic == t.ID {
+		named[t.ID] = true
+		for i := range r.known[t.ID].end {
+			k := partition.Key{Topic: t.ID, Partition: i}
+			if _, ok := r.state.View(k); ok {
 				commands = append(commands, &partition.DeletePartition{Key: k})
 			}
 		}
 	}
-	for part := range slices.Chunk(commands, reconcileBatch) {
-		if err := r.owned.commands(ctx, part); err != nil {
-			return err
-		}
+	if r.due.All {
+		r.sweep(named)
 	}
-	for _, t := range gone {
-		if err := metadata.ReleaseDeleted(ctx, r.store, t.ID, r.id()); err != nil && !errors.Is(err, metadata.ErrNotFound) {
-			return err
-		}
-	}
-	return nil
+	return gone, commands
 }
 
-func (r *reconciler) id() metadata.ShardID { return metadata.ShardID(r.owned.id) }
+// sweep reports partitions of topics that are neither there nor deleted.
+func (r *reconciler) sweep(deleted map[metadata.TopicID]bool) {
+	for id, k := range r.known {
+		if k.end > 0 && !deleted[id] && r.view.TopicByID(id) == nil {
+			r.log.Warn("partitions of a topic that the metadata does not know are kept", "shard", r.id, "topic", id.String())
+		}
+	}
+}
 
-// topicCommands lists what one topic lacks here.
-func (r *reconciler) topicCommands(t *metadata.Topic, have map[partition.Key]bool, configs map[metadata.TopicID]partition.Topic) []any {
-	var out []any
-	here := false
-	for i, s := range t.Shards {
-		if s != r.id() {
-			continue
-		}
-		here = true
-		if k := (partition.Key{Topic: t.ID, Partition: int32(i)}); !have[k] {
-			out = append(out, &partition.CreatePartition{Key: k, Name: t.Name, Config: t.Config})
+// here notes that a partition is in the state.
+func (r *reconciler) here(k partition.Key) {
+	t := r.known[k.Topic]
+	t.end = max(t.end, k.Partition+1)
+	r.known[k.Topic] = t
+}
+
+// learn remembers what a unit has brought into the state.
+func (r *reconciler) learn(commands []any) {
+	for _, c := range commands {
+		switch c := c.(type) {
+		case *partition.CreatePartition:
+			r.here(c.Key)
+		case *partition.SetConfig:
+			t := r.known[c.Topic]
+			t.revision = c.Revision
+			r.known[c.Topic] = t
 		}
 	}
-	if known, ok := configs[t.ID]; here && (!ok || known.Revision < t.Revision) {
-		out = append(out, &partition.SetConfig{Topic: t.ID, Config: t.Config, Revision: t.Revision})
-	}
-	return out
 }
 
 // commands proposes a unit and waits for every outcome.

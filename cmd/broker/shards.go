@@ -194,8 +194,8 @@ func (b *Broker) startShard(row *metadata.Shard) error {
 	o := &owned{id: row.ID, set: set, runner: runner, cancel: cancel}
 	o.countLeaders()
 	b.shards.add(o)
-	rec := &reconciler{owned: o, view: b.view, store: b.store, log: log}
-	o.work.Go(func() { rec.run(ctx) })
+	rec := &reconciler{id: o.id, state: set, propose: o.commands, view: b.view, store: b.store, log: log}
+	o.work.Go(func() { rec.run(ctx, o) })
 	o.work.Go(func() { b.publishHints(ctx, o, log) })
 	o.work.Go(func() { b.coordinate(ctx, o) })
 	b.startTiering(ctx, o, log)
