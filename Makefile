@@ -45,8 +45,8 @@ demo: build ## publish a real event file, kill a broker, replay it byte for byte
 	@command -v kcat >/dev/null || { echo "make demo needs kcat: install it (Debian: apt-get install kcat)"; exit 1; }
 	./localstack/demo/demo.sh ./bin/thermocline
 
-bench: build ## print the table of figures; PEER=kafka adds Apache Kafka's column (needs Java 17 and Maven)
-	./bin/thermocline bench $(if $(PEER),--peer $(PEER)) $(BENCHFLAGS)
+bench: build ## print the table of figures; QUICK=1: in minutes; PEER=kafka adds Apache Kafka's column (needs Java 17 and Maven)
+	./bin/thermocline bench $(if $(QUICK),--quick) $(if $(PEER),--peer $(PEER)) $(BENCHFLAGS)
 
 cover: ## statement coverage by package
 	$(GO) test -timeout 20m -cover $(PKG)

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +17,7 @@ func benchCommand() *cobra.Command {
 		Short: "Measure three local brokers beside the machine's own limits",
 		Long: `Start three broker processes on this machine, load them, and print a table with
 the machine's own limits beside: syncs, loopback, and three bare processes that
-only copy, sync and acknowledge. With --peer kafka the same loads run against
+only copy, sync and acknowledge, and what each row must reach and aims at. With --peer kafka the same loads run against
 three Apache Kafka brokers too (needs Java 17 and Maven).
 
 Everything stays on loopback. Machines are noisy: compare columns of one run.`,
@@ -30,7 +29,8 @@ Everything stays on loopback. Machines are noisy: compare columns of one run.`,
 	f.StringVar(&o.BucketDir, "bucket", "", "where the bucket lies (default: in memory)")
 	f.StringVar(&o.Peer, "peer", "", "kafka: measure Apache Kafka "+bench.KafkaVersion+" beside")
 	f.StringVar(&o.KafkaLibs, "kafka-libs", filepath.Join(cache, "thermocline"), "where Apache Kafka's jars are kept")
-	f.DurationVar(&o.Duration, "duration", 20*time.Second, "of each load")
+	f.DurationVar(&o.Duration, "duration", 0, "of each load (default 20s, with --quick 5s)")
+	f.BoolVar(&o.Quick, "quick", false, "a few minutes: short loads, and less of what takes long")
 	f.StringArrayVar(&o.Only, "only", nil, "only rows whose name contains this; may be repeated")
 	f.StringArrayVar(&settings, "set", nil, "broker setting key=value; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -20,10 +20,16 @@ type Load struct {
 	Rate        int // records per second, 0: as fast as they are acknowledged
 	Duration    time.Duration
 	Keys        int // distinct keys, 0: none
-	Producers   int // clients, default 1
-	BatchBytes  int32
-	Linger      time.Duration
+	// FirstPartitions sends to the first so many partitions in turn, a run of
+	// records each; 0: to all, by key or as the client likes.
+	FirstPartitions int
+	Producers       int // clients, default 1
+	BatchBytes      int32
+	Linger          time.Duration
 }
+
+// partitionRun is how many records go to a partition before the next one's turn.
+const partitionRun = 64
 
 // Produced is what came of a Load.
 type Produced struct {
@@ -147,6 +153,9 @@ func produceOne(ctx context.Context, seeds []string, l Load, rate int, seed uint
 		kgo.ProducerLinger(l.Linger),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 	}
+	if l.FirstPartitions > 0 {
+		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	}
 	if l.BatchBytes > 0 {
 		opts = append(opts, kgo.ProducerBatchMaxBytes(l.BatchBytes))
 	}
@@ -178,6 +187,9 @@ func pump(ctx context.Context, cl *kgo.Client, l Load, rate int, seed uint64) (P
 			}
 		}
 		r := &kgo.Record{Value: values[n%len(values)]}
+		if l.FirstPartitions > 0 {
+			r.Partition = int32(n / partitionRun % l.FirstPartitions)
+		}
 		if len(keys) > 0 {
 			r.Key = keys[rng.IntN(len(keys))]
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,31 +30,15 @@ type Options struct {
 	KafkaLibs string
 	// Duration of each load.
 	Duration time.Duration
+	// Quick shrinks what takes minutes: the figures are for comparing two
+	// versions, not for judging one.
+	Quick bool
 	// Only limits the run to rows whose name contains one of these.
 	Only []string
 	// Settings are extra broker settings.
 	Settings map[string]string
 	Out      io.Writer
 }
-
-// Row is one line of the table.
-type Row struct {
-	Name string
-	Unit string
-	// Values by column; missing ones are shown as a dash.
-	Values map[string]float64
-	Higher bool // larger is better
-	Target string
-	Note   string
-}
-
-// Columns, in order.
-const (
-	Ours       = "thermocline"
-	KafkaPlain = "kafka"
-	KafkaFsync = "kafka fsync"
-	Floor      = "machine"
-)
 
 // target is a cluster under load: ours, or a peer.
 type target struct {
@@ -63,10 +48,16 @@ type target struct {
 	close  func() error
 }
 
+// joinClose closes a cluster and joins the errors.
+func joinClose(err error, t *target) error { return errors.Join(err, t.close()) }
+
 // Run measures everything asked for and prints the table.
 func Run(ctx context.Context, o Options) error {
 	if o.Duration == 0 {
 		o.Duration = 20 * time.Second
+		if o.Quick {
+			o.Duration = 5 * time.Second
+		}
 	}
 	if o.BucketDir == "" {
 		dir, err := os.MkdirTemp("/dev/shm", "thermocline-bench-")
@@ -84,6 +75,9 @@ func Run(ctx context.Context, o Options) error {
 	o.Dir = dir
 	r := &runner{o: o, rows: map[string]*Row{}}
 	r.say("bucket in %s, brokers' data in %s, %v per load", o.BucketDir, dir, o.Duration)
+	if o.Quick {
+		r.say("quick: short loads, fewer partitions, rounds and segments than the budget's rows say")
+	}
 	err = r.all(ctx)
 	r.print()
 	return err
@@ -101,11 +95,14 @@ func (r *runner) wanted(name string) bool {
 	return len(r.o.Only) == 0 || slices.ContainsFunc(r.o.Only, func(s string) bool { return strings.Contains(name, s) })
 }
 
+// wantedAny tells whether any of the rows is asked for.
+func (r *runner) wantedAny(names ...string) bool { return slices.ContainsFunc(names, r.wanted) }
+
 // put records one value of a row.
-func (r *runner) put(column, name, unit string, v float64, higher bool, target string) {
+func (r *runner) put(column, name, unit string, v float64, higher bool) {
 	row, ok := r.rows[name]
 	if !ok {
-		row = &Row{Name: name, Unit: unit, Values: map[string]float64{}, Higher: higher, Target: target}
+		row = &Row{Name: name, Unit: unit, Values: map[string]float64{}, Higher: higher}
 		r.rows[name] = row
 		r.order = append(r.order, name)
 	}
@@ -126,12 +123,22 @@ func (r *runner) all(ctx context.Context) error {
 		}
 		errs = append(errs, r.loads(ctx, t), t.close())
 	}
+	for _, own := range []func(context.Context) error{r.tieringOff, r.replays, r.many, r.state, r.lookups} {
+		if ctx.Err() != nil {
+			break
+		}
+		errs = append(errs, own(ctx))
+	}
 	return errors.Join(errs...)
 }
 
 // targets lists what is measured; each is started alone.
 func (r *runner) targets() []func(context.Context) (*target, error) {
-	list := []func(context.Context) (*target, error){r.ours}
+	var list []func(context.Context) (*target, error)
+	if !r.wantedAny(mainRows...) {
+		return nil
+	}
+	list = append(list, r.ours)
 	if r.o.Peer == "kafka" {
 		for _, fsync := range []bool{false, true} {
 			list = append(list, func(ctx context.Context) (*target, error) { return r.kafka(ctx, fsync) })
@@ -140,25 +147,40 @@ func (r *runner) targets() []func(context.Context) (*target, error) {
 	return list
 }
 
+// ours is the cluster of the main loads, with tiering on.
 func (r *runner) ours(ctx context.Context) (*target, error) {
+	start := time.Now()
+	t, err := r.cluster(ctx, "ours", nil)
+	if err != nil {
+		return nil, err
+	}
+	return t, r.started(ctx, t, start)
+}
+
+// cluster starts three brokers with settings of their own beside those of the
+// run, and a store process unless a setting names a store.
+func (r *runner) cluster(ctx context.Context, name string, own map[string]string) (*target, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	start := time.Now()
 	settings := map[string]string{"wal.max.bytes": "2GiB", "log.level": "warn"}
-	for k, v := range r.o.Settings {
-		settings[k] = v
-	}
+	maps.Copy(settings, own)
+	maps.Copy(settings, r.o.Settings)
+	dir := filepath.Join(r.o.Dir, name)
 	c, err := processes.Start(ctx, processes.Options{
-		Binary: r.o.Binary, Dir: filepath.Join(r.o.Dir, "ours"), StoreDir: r.o.BucketDir, Settings: settings,
+		Binary: r.o.Binary, Dir: dir, StoreDir: filepath.Join(r.o.BucketDir, name), Settings: settings,
 	})
 	if err != nil {
 		return nil, err
 	}
-	t := &target{column: Ours, seeds: c.Bootstrap(), close: c.Close}
+	t := &target{column: Ours, seeds: c.Bootstrap()}
+	t.close = func() error {
+		// What a cluster leaves would only take the next one's disk and memory.
+		return errors.Join(c.Close(), os.RemoveAll(dir), os.RemoveAll(filepath.Join(r.o.BucketDir, name)))
+	}
 	for _, p := range c.Brokers {
 		t.pids = append(t.pids, p.PID())
 	}
-	return t, r.started(ctx, t, start)
+	return t, nil
 }
 
 func (r *runner) kafka(ctx context.Context, fsync bool) (*target, error) {
@@ -190,7 +212,7 @@ func (r *runner) started(ctx context.Context, t *target, start time.Time) error 
 	if _, err := Produce(ctx, t.seeds, Load{Topic: "first", RecordBytes: 100, Duration: time.Millisecond}, t.pids); err != nil {
 		return errors.Join(err, t.close())
 	}
-	r.put(t.column, "start to first ack", "s", time.Since(start).Seconds(), false, "< 5")
+	r.put(t.column, rowStart, "s", time.Since(start).Seconds(), false)
 	var resident int64
 	for _, pid := range t.pids {
 		n, err := ResidentBytes(pid)
@@ -199,6 +221,6 @@ func (r *runner) started(ctx context.Context, t *target, start time.Time) error 
 		}
 		resident += n
 	}
-	r.put(t.column, "memory of three idle brokers", "MiB", float64(resident)/(1<<20), false, "< 500")
+	r.put(t.column, rowIdle, "MiB", float64(resident)/(1<<20), false)
 	return nil
 }

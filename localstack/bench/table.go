@@ -11,8 +11,8 @@ import (
 	"thermocline/localstack/processes"
 )
 
-// print writes the table: a row a measure, a column a system, and the ratio of
-// ours to the better of the peer's columns.
+// print writes the table: a row a measure, a column a system, and how ours
+// stands to the row's goal.
 func (r *runner) print() {
 	fmt.Fprintln(r.o.Out)
 	w := tabwriter.NewWriter(r.o.Out, 2, 4, 2, ' ', 0)
@@ -24,7 +24,7 @@ func (r *runner) print() {
 	for _, c := range columns {
 		fmt.Fprintf(w, "\t%s", c)
 	}
-	fmt.Fprintln(w, "\tratio\ttarget")
+	fmt.Fprintln(w, "\tratio\tmust\taim\treached")
 	for _, name := range r.order {
 		row := r.rows[name]
 		fmt.Fprintf(w, "%s\t%s", row.Name, row.Unit)
@@ -35,9 +35,35 @@ func (r *runner) print() {
 				fmt.Fprint(w, "\t-")
 			}
 		}
-		fmt.Fprintf(w, "\t%s\t%s\n", row.ratio(), row.Target)
+		fmt.Fprintln(w, row.judgement())
 	}
 	w.Flush()
+}
+
+// judgement is the last four columns of a row.
+func (row *Row) judgement() string {
+	g, ok := goals[row.Name]
+	if !ok {
+		return "\t-\t-\t-\t-"
+	}
+	ratio, reached := "-", "-"
+	if v, ok := row.judged(g); ok {
+		reached = row.verdict(g, v)
+		if g.of != itself {
+			ratio = fmt.Sprintf("%.2f", v)
+		}
+	}
+	sign := map[bool]string{true: ">= ", false: "<= "}[row.Higher]
+	of := map[against]string{kafka: " x kafka", kafkaDefault: " x kafka", machine: " x machine"}[g.of]
+	return fmt.Sprintf("\t%s\t%s%s%s\t%s%s%s\t%s", ratio, sign, bound(g.must), of, sign, bound(g.aim), of, reached)
+}
+
+// bound writes a goal's number.
+func bound(v float64) string {
+	if v >= 1e6 {
+		return fmt.Sprintf("%gM", v/1e6)
+	}
+	return fmt.Sprintf("%g", v)
 }
 
 func figure(v float64) string {
@@ -53,40 +79,25 @@ func figure(v float64) string {
 	}
 }
 
-// ratio is ours divided by the better of the peer's.
-func (row *Row) ratio() string {
-	ours, ok := row.Values[Ours]
-	best, found := 0.0, false
-	for _, c := range []string{KafkaPlain, KafkaFsync} {
-		if v, ok := row.Values[c]; ok && (!found || (v > best) == row.Higher) {
-			best, found = v, true
-		}
-	}
-	if !ok || !found || best == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", ours/best)
-}
-
 // machine measures what no broker can beat here.
 func (r *runner) machine(ctx context.Context) error {
 	small, err := SyncDelays(r.o.Dir, 4<<10, 500)
 	if err != nil {
 		return err
 	}
-	r.put(Floor, "fdatasync of 4 KiB, p50", "ms", ms(small.At(0.5)), false, "")
-	r.put(Floor, "fdatasync of 4 KiB, p99", "ms", ms(small.At(0.99)), false, "")
+	r.put(Floor, "fdatasync of 4 KiB, p50", "ms", ms(small.At(0.5)), false)
+	r.put(Floor, "fdatasync of 4 KiB, p99", "ms", ms(small.At(0.99)), false)
 	large, err := SyncDelays(r.o.Dir, 1<<20, 100)
 	if err != nil {
 		return err
 	}
-	r.put(Floor, "fdatasync of 1 MiB, p50", "ms", ms(large.At(0.5)), false, "")
+	r.put(Floor, "fdatasync of 1 MiB, p50", "ms", ms(large.At(0.5)), false)
 	loop, err := LoopbackRate(time.Second)
 	if err != nil {
 		return err
 	}
-	r.put(Floor, "loopback, one stream", "MB/s", loop/1e6, true, "")
-	if r.wanted("produce 1 KiB, acks=all") || r.wanted("ack p99 at 82 MB/s of 1 KiB") {
+	r.put(Floor, "loopback, one stream", "MB/s", loop/1e6, true)
+	if r.wantedAny(rowProduce, rowOff, rowAck82) {
 		return r.floor(ctx)
 	}
 	return nil
@@ -144,12 +155,12 @@ func (r *runner) floorLoads(ctx context.Context, addr string, nodes []*processes
 	if err != nil {
 		return err
 	}
-	r.put(Floor, "produce 1 KiB, acks=all", "MB/s", float64(n)/1e6/took.Seconds(), true, ">= 0.7 of kafka")
-	r.put(Floor, "produce 1 KiB, broker CPU", "s/GB", (after-before)/(float64(n)/1e9), false, "<= kafka")
+	r.put(Floor, rowProduce, "MB/s", float64(n)/1e6/took.Seconds(), true)
+	r.put(Floor, rowProduceCPU, "s/GB", (after-before)/(float64(n)/1e9), false)
 	_, delays, err := floorClient(ctx, addr, 64<<10, 8, 82e6, min(r.o.Duration, 10*time.Second))
 	if err != nil {
 		return err
 	}
-	r.put(Floor, "ack p99 at 82 MB/s of 1 KiB", "ms", ms(Delays(delays).At(0.99)), false, "< 10")
+	r.put(Floor, rowAck82, "ms", ms(Delays(delays).At(0.99)), false)
 	return nil
 }
