@@ -67,3 +67,25 @@ func TestFullLogOfTheLeader(t *testing.T) {
 	c.tick(2)
 	c.wantLogs(len(l.sm.log))
 }
+
+// TestIntakeShare: a small log takes what a small disk writes, and six shards
+// that share it cannot overrun it between two reports of its owner.
+func TestIntakeShare(t *testing.T) {
+	const budget, sharing, late = 48 << 20, 6, 5
+	if perSecond := intakeShare(budget, 0) * 20; perSecond < 100<<20 {
+		t.Errorf("an empty log of 64 MiB takes %d bytes a second in one shard, expected 100 MiB", perSecond)
+	}
+	for worst := 0; worst <= fullAt; worst += 50 {
+		share, left := intakeShare(budget, worst), budget/fullAt*(fullAt-worst)
+		ticks := 1
+		if worst >= throttleFrom {
+			ticks = late
+		}
+		if share > throttleLeast && sharing*ticks*share > left {
+			t.Errorf("at %d/1000: %d shards take %d bytes in %d ticks, %d are left", worst, sharing, sharing*ticks*share, ticks, left)
+		}
+		if worst >= fullAt && share != 0 {
+			t.Errorf("a full log takes %d bytes", share)
+		}
+	}
+}

@@ -43,11 +43,13 @@ const (
 	// of client data slows down; at fullAt it stops.
 	throttleFrom, fullAt = 750, 1000
 	// freeShare of what is left of the budget is what one shard may take in one
-	// tick (30 MB/s of an empty log of 64 MiB), and throttleShare once it is
-	// throttled: half a dozen shards together stay below what is left for the
-	// five ticks that a report from another broker, whose log is slower, may be
-	// late, so that the log itself never refuses an append.
-	freeShare, throttleShare = 32, 128
+	// tick (120 MB/s of an empty log of 64 MiB), so that half a dozen shards that
+	// share a log do not use it up before its owner has told how full it is; and
+	// throttleShare once it is throttled, when they stay below half of what is
+	// left for the five ticks that the report of another broker, whose log is
+	// trimmed later, may be late. A log that runs full all the same refuses
+	// appends for a moment, which costs a resend.
+	freeShare, throttleShare = 8, 64
 	// throttleLeast keeps a throttled shard going, one payload at a time.
 	throttleLeast = 64 << 10
 	// defaultBudget is assumed when Config.Budget is not set.
@@ -252,20 +254,27 @@ func (r *Runner) ticked() {
 	}
 	worst := int(r.core.WorstUsage())
 	r.full.Store(worst >= fullAt)
-	left := int(r.c.Budget) / fullAt * max(0, fullAt-worst)
-	share := 0
-	switch {
-	case worst >= fullAt:
-	case worst >= throttleFrom:
-		share = max(left/throttleShare, throttleLeast)
+	if worst >= throttleFrom && worst < fullAt {
 		r.stats.Throttled.Add(1)
-	default:
-		share = max(left/freeShare, throttleLeast)
 	}
+	share := intakeShare(r.c.Budget, worst)
 	// What the last proposal took beyond its share is paid back first.
 	r.allow = min(r.allow+share, share)
 	r.core.Tick()
 	r.drain()
+}
+
+// intakeShare is how many bytes of client data a shard may take in one tick
+// when the fullest log among its replicas has used worst/1000 of its budget.
+func intakeShare(budget int64, worst int) int {
+	left := int(budget) / fullAt * max(0, fullAt-worst)
+	switch {
+	case worst >= fullAt:
+		return 0
+	case worst >= throttleFrom:
+		return max(left/throttleShare, throttleLeast)
+	}
+	return max(left/freeShare, throttleLeast)
 }
 
 // pass takes what waits and works on it once: results before messages before
