@@ -99,12 +99,16 @@ func (cl *simClient) join() {
 	req := joinReq(worldGroup, cl.member, "sim")
 	req.InstanceID, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = cl.instance, w.session, w.rebalance
 	req.Protocols[0].Metadata = cl.subscription()
-	handled := w.facts.generation
+	handled, done := w.facts.generation, w.record(groupOp{kind: opJoin})
 	if cl.member != "" {
 		w.facts.joins[cl.member] = &joinFact{waits: true}
 	}
 	cl.ask(req, func(r kmsg.Response) {
-		if resp := r.(*kmsg.JoinGroupResponse); resp.ErrorCode == 0 {
+		resp := r.(*kmsg.JoinGroupResponse)
+		if done(resp.ErrorCode, int64(resp.Generation)); w.history != nil {
+			return
+		}
+		if resp.ErrorCode == 0 {
 			w.facts.joined(w, resp, handled)
 		} else if j := w.facts.joins[req.MemberID]; j != nil && resp.ErrorCode != kerr.NotCoordinator.Code {
 			j.waits = false // else it may be in a generation that it was not told

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/anishathalye/porcupine"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -44,6 +45,8 @@ type classicWorld struct {
 	trace       []string
 	white       bool // compare memory with the map, too
 	counts      map[string]int
+	history     []porcupine.Operation // nil: not recorded
+	events      int64                 // of the history: calls and answers
 }
 
 type broken struct{ what string }
@@ -244,7 +247,7 @@ func (w *classicWorld) administer() {
 		dt := kmsg.NewOffsetDeleteRequestTopic()
 		dt.Topic, dt.Partitions = "t", []kmsg.OffsetDeleteRequestTopicPartition{{Partition: p}}
 		req.Topics = append(req.Topics, dt)
-		op := w.facts.begin(p, -1)
+		op, done := w.facts.begin(p, -1), w.record(groupOp{kind: opCommit, partition: p, generation: -1, value: -1})
 		w.call(req, func(r kmsg.Response) {
 			resp := r.(*kmsg.OffsetDeleteResponse)
 			code := resp.ErrorCode
@@ -252,19 +255,24 @@ func (w *classicWorld) administer() {
 				code = resp.Topics[0].Partitions[0].ErrorCode
 			}
 			op.finish(code)
+			done(code, -1)
 		})
 	default:
 		req := fetchReq(worldGroup)
 		ft := kmsg.NewOffsetFetchRequestGroupTopic()
 		ft.Topic, ft.Partitions = "t", []int32{p}
 		req.Groups[0].Topics = append(req.Groups[0].Topics, ft)
-		may := w.facts.candidates(p)
+		may, done := w.facts.candidates(p), w.record(groupOp{kind: opFetch, partition: p})
 		w.call(req, func(r kmsg.Response) {
 			g := r.(*kmsg.OffsetFetchResponse).Groups[0]
 			if g.ErrorCode != 0 {
 				return
 			}
 			w.counts["fetches"]++
+			done(0, g.Topics[0].Partitions[0].Offset)
+			if w.history != nil {
+				return
+			}
 			if got := g.Topics[0].Partitions[0].Offset; !slices.Contains(may(), got) {
 				w.fail("partition %d: fetched %d, expected one of %v", p, got, may())
 			}
@@ -276,14 +284,17 @@ func (w *classicWorld) administer() {
 func (w *classicWorld) commit(req *kmsg.OffsetCommitRequest, cl *simClient) {
 	part := req.Topics[0].Partitions[0]
 	op := w.facts.begin(part.Partition, part.Offset)
+	done := w.record(groupOp{kind: opCommit, partition: part.Partition, generation: req.Generation, value: part.Offset})
 	released, left := w.facts.generation, w.facts.left[req.MemberID]
 	settled := slices.ContainsFunc(w.clients, func(c *simClient) bool { return c.state == simStable && !c.zombie && len(c.owned) > 0 })
 	w.call(req, func(r kmsg.Response) {
 		code := r.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode
 		op.finish(code)
+		done(code, part.Offset)
 		if code == 0 {
 			w.counts["commits"]++
 			switch {
+			case w.history != nil:
 			case req.Generation < 0 && settled:
 				w.fail("a commit without a generation is taken while the group has members")
 			case req.Generation >= 0 && req.Generation < released:
@@ -291,7 +302,7 @@ func (w *classicWorld) commit(req *kmsg.OffsetCommitRequest, cl *simClient) {
 			case left:
 				w.fail("a commit of %s is taken, which has left", req.MemberID)
 			}
-			if req.Generation >= 0 {
+			if req.Generation >= 0 && w.history == nil {
 				who := req.MemberID
 				if req.InstanceID != nil {
 					who = "instance " + *req.InstanceID
