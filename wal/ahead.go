@@ -86,7 +86,7 @@ func (l *Log) zero(f freeFile, perSecond int64, stop <-chan struct{}) error {
 // which starts and ends it.
 type filler struct {
 	log   *Log
-	ready func() // called when a fill has ended
+	start func(work func()) // on a goroutine of the Writer's
 	stop  chan struct{}
 	done  chan error // of the fill under way
 	file  freeFile
@@ -94,8 +94,8 @@ type filler struct {
 	after int64 // files begun when a fill failed: the next try is with the next one
 }
 
-func newFiller(l *Log, ready func()) *filler {
-	return &filler{log: l, ready: ready, stop: make(chan struct{}), done: make(chan error, 1), after: -1}
+func newFiller(l *Log, start func(work func())) *filler {
+	return &filler{log: l, start: start, stop: make(chan struct{}), done: make(chan error, 1), after: -1}
 }
 
 // step takes a file that is ready, and starts the next one when it is wanted.
@@ -121,10 +121,7 @@ func (w *filler) step() error {
 		return nil
 	}
 	w.busy, w.file = true, f
-	go func() { // close waits for it
-		w.done <- w.log.zero(f, w.log.o.FillPerSecond, w.stop)
-		w.ready()
-	}()
+	w.start(func() { w.done <- w.log.zero(f, w.log.o.FillPerSecond, w.stop) })
 	return nil
 }
 

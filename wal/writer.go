@@ -60,7 +60,12 @@ func NewWriter(l *Log) *Writer {
 		done:   make(chan struct{}),
 		failed: make(chan struct{}),
 	}
-	w.ahead = newFiller(l, w.signal)
+	w.ahead = newFiller(l, func(fill func()) {
+		go func() { // ends with the file, or when the filler is closed
+			fill()
+			w.signal()
+		}()
+	})
 	w.notFull.L = &w.mu
 	go w.run()
 	return w
