@@ -85,6 +85,9 @@ type Replica interface {
 	// applied everything that was acknowledged before the call.
 	ReadIndex(done func(error))
 	State() *partition.Set
+	// Follows tells whether another replica keeps up with this one, as far as
+	// this one knows; false unless it leads.
+	Follows(r metadata.ReplicaID) bool
 	Payload(index, term uint64) (shard.PayloadView, error)
 }
 

@@ -275,8 +275,9 @@ type fakeReplica struct {
 	full     bool                   // Propose returns false
 	lost     func() []shard.Outcome // if set, proposals are answered by it
 	stalled  []*shard.Proposal
-	stall    bool // proposals are kept unanswered
-	discard  bool // payloads are not kept: for measurements
+	stall    bool                        // proposals are kept unanswered
+	behind   map[metadata.ReplicaID]bool // replicas that do not keep up
+	discard  bool                        // payloads are not kept: for measurements
 	scratch  []byte
 }
 
@@ -300,6 +301,12 @@ func (r *fakeReplica) ReadIndex(done func(error)) {
 	done(shard.ErrNotLeader)
 }
 func (r *fakeReplica) State() *partition.Set { return r.set }
+
+func (r *fakeReplica) Follows(id metadata.ReplicaID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lead.Ready && !r.behind[id]
+}
 
 type fakePayload []byte
 

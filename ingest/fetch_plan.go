@@ -5,7 +5,6 @@ import (
 
 	"thermocline/index"
 	"thermocline/ingest/partition"
-	"thermocline/metadata"
 	"thermocline/wal/batch"
 	"thermocline/wal/shard"
 )
@@ -107,9 +106,11 @@ func (op *fetchOp) locate(f *fetched) error {
 }
 
 // mayServe: the leader serves everyone, also while it is new and may not tell
-// the log's end yet; a follower serves clients that know of followers.
+// the log's end yet; a follower serves clients that know of followers, while
+// it hears from a leader: else its clients would wait for records in vain.
 func (op *fetchOp) mayServe(t *target) bool {
-	if op.req.Version >= followerFetch || t.replica.Leadership().Ready {
+	l := t.replica.Leadership()
+	if l.Ready || op.req.Version >= followerFetch && l.Leader != 0 {
 		return true
 	}
 	leader, _, ok := op.srv.cluster.Leader(t.shard)
@@ -173,7 +174,7 @@ func checkOffset(offset int64, v *partition.View, leads bool) error {
 	return kerr.OffsetNotAvailable
 }
 
-// preferred sends a consumer to a live replica in its own rack (KIP-392).
+// preferred sends a consumer to a replica in its own rack that keeps up (KIP-392).
 func (op *fetchOp) preferred(f *fetched) {
 	rack := op.req.Rack
 	if rack == "" || op.req.Version < followerFetch {
@@ -183,12 +184,13 @@ func (op *fetchOp) preferred(f *fetched) {
 	if b, ok := op.srv.broker(int32(self)); !ok || b.Rack == rack {
 		return
 	}
-	if op.places == nil {
-		op.places = newPlacement(op.srv.cluster)
+	row, ok := op.srv.cluster.Shard(f.where.shard)
+	if !ok {
+		return
 	}
-	for _, id := range op.places.of(f.where.shard).live {
-		if b, ok := op.srv.broker(id); ok && b.Rack == rack && b.ID != metadata.BrokerID(self) {
-			f.preferred = id
+	for _, r := range row.Replicas {
+		if b, live := op.srv.broker(int32(r.Broker)); live && b.Rack == rack && b.ID != self && f.where.replica.Follows(r.ID) {
+			f.preferred = int32(b.ID)
 			return
 		}
 	}

@@ -333,7 +333,9 @@ func TestFetchErrors(t *testing.T) {
 	expect("below the start", fetchRequest(12, row, -1), kerr.OffsetOutOfRange)
 	epoch := fetchRequest(12, row, 0)
 	epoch.Topics[0].Partitions[0].CurrentLeaderEpoch = fakeTerm - 1
-	expect("old epoch", epoch, kerr.FencedLeaderEpoch)
+	if p := expect("old epoch", epoch, kerr.FencedLeaderEpoch); p.CurrentLeader.LeaderID != 1 || p.CurrentLeader.LeaderEpoch != fakeTerm {
+		t.Errorf("old epoch: expected the leader and its epoch, found %+v", p.CurrentLeader)
+	}
 	epoch.Topics[0].Partitions[0].CurrentLeaderEpoch = fakeTerm + 1
 	expect("new epoch", epoch, kerr.UnknownLeaderEpoch)
 	unknown := fetchRequest(13, row, 0)
@@ -351,6 +353,12 @@ func TestFetchErrors(t *testing.T) {
 	rack.Rack = "rack-b"
 	if p := first(rack); p.PreferredReadReplica != 2 || len(p.RecordBatches) != 0 {
 		t.Errorf("preferred replica: %+v", p)
+	}
+	cluster.replicas[1].mu.Lock()
+	cluster.replicas[1].behind = map[metadata.ReplicaID]bool{101: true}
+	cluster.replicas[1].mu.Unlock()
+	if p := first(rack); p.PreferredReadReplica != -1 || len(p.RecordBatches) == 0 {
+		t.Errorf("preferred replica that does not keep up: %+v", p)
 	}
 	rack.Rack = "rack-a"
 	if p := first(rack); p.PreferredReadReplica != -1 || len(p.RecordBatches) == 0 {
@@ -370,6 +378,12 @@ func TestFetchErrors(t *testing.T) {
 	}
 	expect("follower, above its high watermark", fetchRequest(12, row, 5), kerr.OffsetNotAvailable)
 	expect("follower, old client", fetchRequest(10, row, 0), kerr.NotLeaderForPartition)
+	r.mu.Lock()
+	r.lead = shard.Leadership{Term: fakeTerm}
+	r.mu.Unlock()
+	if p := expect("follower that hears from no leader", fetchRequest(16, row, 0), kerr.NotLeaderForPartition); p.CurrentLeader.LeaderID != 2 {
+		t.Errorf("%+v", p.CurrentLeader)
+	}
 	resp := ask[*kmsg.ProduceResponse](w, produceRequest(10, row, 0, -1, testBatch(batch.None, "x")))
 	if p := resp.Topics[0].Partitions[0]; p.ErrorCode != kerr.NotLeaderForPartition.Code || p.CurrentLeader.LeaderID != 2 || len(resp.Brokers) != 1 || resp.Brokers[0].NodeID != 2 {
 		t.Errorf("leader hint: %+v %+v", p, resp.Brokers)

@@ -30,6 +30,8 @@ type realReplica struct {
 
 func (r *realReplica) State() *partition.Set { return r.set }
 
+func (r *realReplica) Follows(metadata.ReplicaID) bool { return r.Leadership().Ready }
+
 // The transport's handler.
 
 func (r *realReplica) Receive(in *transport.Inbound) {

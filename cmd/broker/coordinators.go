@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"thermocline/ingest"
 	"thermocline/ingest/coordinator"
@@ -25,7 +26,7 @@ func (o *owned) Subscribe(fn func(shard.Leadership)) (cancel func()) { return o.
 // their slots to it (coordinate).
 func (b *Broker) startCoordinators() {
 	b.coordinators = coordinator.New(coordinator.Options{
-		Settings: groupSettings,
+		Settings: b.groupSettings,
 		Topics:   func() group.Topics { return newTopicsView(b.view) },
 		Logger:   b.log,
 	})
@@ -39,10 +40,27 @@ func (b *Broker) coordinate(ctx context.Context, o *owned) {
 	b.coordinators.Remove(o.id)
 }
 
-// groupSettings are the limits and defaults of groups.
-func groupSettings() group.Options {
-	o := group.DefaultOptions()
+// groupMembersMax bounds what group.max.size and group.consumer.max.size may
+// ask for: everything here is bounded.
+const groupMembersMax = 10_000
+
+// groupSettings are the limits and defaults of groups. Kafka reads them from
+// the broker's file only, and so do we.
+func (b *Broker) groupSettings() group.Options {
+	v, o := b.cfg.Broker(), group.DefaultOptions()
 	o.NewID = newMemberID
+	o.MinSessionTimeout = v.Int("group.min.session.timeout.ms")
+	o.MaxSessionTimeout = v.Int("group.max.session.timeout.ms")
+	o.InitialRebalanceDelay = v.Int("group.initial.rebalance.delay.ms")
+	o.MaxSize = int(min(v.Int("group.max.size"), groupMembersMax))
+	o.OffsetsRetention = v.Int("offsets.retention.minutes") * time.Minute.Milliseconds()
+	o.RetentionCheck = v.Int("offsets.retention.check.interval.ms")
+	o.OffsetMetadataMax = int(v.Int("offset.metadata.max.bytes"))
+	o.ConsumerSessionTimeout = v.Int("group.consumer.session.timeout.ms")
+	o.ConsumerHeartbeatInterval = v.Int("group.consumer.heartbeat.interval.ms")
+	o.ConsumerMaxSize = int(min(v.Int("group.consumer.max.size"), groupMembersMax))
+	o.ConsumerAssignors = v.List("group.consumer.assignors")
+	o.ConsumerMigration = v.String("group.consumer.migration.policy")
 	return o
 }
 

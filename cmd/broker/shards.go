@@ -27,6 +27,7 @@ type owned struct {
 	work   sync.WaitGroup
 	// leaderChanges counts changes of leader that the replica has seen.
 	leaderChanges atomic.Int64
+	followers     followers
 }
 
 // State makes owned an ingest.Replica, with the runner's methods below.

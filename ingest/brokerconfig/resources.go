@@ -10,8 +10,8 @@ import (
 // groups are the configs of single groups; Broker names the setting of the
 // brokers that gives the default.
 var groups = []Def{
-	inherits(integer("consumer.heartbeat.interval.ms", "5000", 1, "Heartbeat interval of the group's members."), "group.consumer.heartbeat.interval.ms"),
-	inherits(integer("consumer.session.timeout.ms", "45000", 1, "Session timeout of the group's members."), "group.consumer.session.timeout.ms"),
+	stored(inherits(integer("consumer.heartbeat.interval.ms", "5000", 1, "Heartbeat interval of the group's members."), "group.consumer.heartbeat.interval.ms"), whyGroups),
+	stored(inherits(integer("consumer.session.timeout.ms", "45000", 1, "Session timeout of the group's members."), "group.consumer.session.timeout.ms"), whyGroups),
 }
 
 // clientMetrics are the configs of subscriptions to clients' metrics (KIP-714).
@@ -20,6 +20,8 @@ var clientMetrics = []Def{
 	stored(list("match", "", "Which clients are meant."), whyMetrics),
 	stored(list("metrics", "", "Prefixes of the metrics wanted."), whyMetrics),
 }
+
+const whyGroups = "the brokers' settings hold for all groups so far"
 
 const whyMetrics = "no receiver of clients' metrics is built, so that clients are not asked for them"
 
