@@ -268,7 +268,7 @@ type frozenSlot struct {
 
 // freezeSlots lists the slots by number.
 func (s *Set) freezeSlots() []frozenSlot {
-	if len(s.slots) == 0 {
+	if len(s.slots) == 0 || s.opt.Bugs.ImageWithoutSlots {
 		return nil
 	}
 	list := make([]frozenSlot, 0, len(s.slots))

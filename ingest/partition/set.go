@@ -62,6 +62,8 @@ type Bugs struct {
 	MapOrder bool
 	// SkipWriteNumberCheck: a coordinator write is taken whatever it follows.
 	SkipWriteNumberCheck bool
+	// ImageWithoutSlots: an image leaves the coordinators' records out.
+	ImageWithoutSlots bool
 	// AcceptStaleRows: a run commit is not checked against the current rows.
 	AcceptStaleRows bool
 }

@@ -101,6 +101,7 @@ func (w *world) startClients() {
 			w.clients = append(w.clients, c)
 			w.after(w.between(800, 1500), c.work)
 		}
+		w.startSlotWriters(s)
 		w.after(1000, func() { w.fetch(s) })
 		w.after(1000, func() { w.latest(s) })
 	}

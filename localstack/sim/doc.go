@@ -10,6 +10,10 @@
 // applies first. A violation names its checker. Planted bugs (switches in
 // production code) show that each checker can fire.
 //
+// Beside producers and readers there are coordinators: two for the one slot of
+// each shard, each believing that the slot is its own (slots.go). What one has
+// loaded and not read again must never hide what the other has written.
+//
 // # Fault atlas
 //
 // Faults never destroy more than the design promises to survive: a crash loses

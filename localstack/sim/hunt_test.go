@@ -61,6 +61,10 @@ var hunts = []hunt{
 	{"partition.MapOrder", func(o *Options) { o.Partition.MapOrder = true }, "state-agrees", 1},
 	{"partition.AcceptStaleRows", func(o *Options) { o.Partition.AcceptStaleRows = true }, "runs-consistent", 13},
 
+	{"partition.SkipWriteNumberCheck", func(o *Options) { o.Partition.SkipWriteNumberCheck = true }, "slot-write-once", 1},
+	{"partition.ImageWithoutSlots", func(o *Options) { o.Partition.ImageWithoutSlots = true }, "apply-agrees", 2},
+	{"LoadUnconfirmed", func(o *Options) { o.tune = deposing; o.LoadUnconfirmed = true }, "slot-has-acked", 1},
+
 	{"wal.AckBeforeSync", func(o *Options) { o.WAL.AckBeforeSync = true }, "vote-is-durable", 1},
 	{"wal.RecycleWithoutRewrite", func(o *Options) { o.WAL.RecycleWithoutRewrite = true }, "no-hole", 7},
 	{"wal.IgnoreSyncError", func(o *Options) { o.tune = failing; o.WAL.IgnoreSyncError = true }, "ack-is-durable", 1},

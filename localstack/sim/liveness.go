@@ -50,6 +50,7 @@ func (w *world) liveness() {
 			w.checkCover(r, n.gen)
 			w.checkHW(r.sm)
 			w.model[r.shard].compareNow(r)
+			w.model[r.shard].checkSlot(r.set.Slot(slotOf), slotKept, fmt.Sprintf("node %d at the end", n.index))
 		}
 	}
 	w.checkAllAcked()

@@ -36,6 +36,7 @@ type model struct {
 	segments []segmentRange
 	starts   map[partition.Key]int64 // highest log start seen
 	toldBy   map[partition.Key]told
+	slot     slotModel
 }
 
 // committed is one entry: its own hash and the chain's up to it.
@@ -78,6 +79,7 @@ func newModel(w *world, s int) *model {
 		w: w, shard: s, entries: map[uint64]committed{}, last: 1, images: map[uint64]uint64{},
 		logs: map[partition.Key]*partLog{}, leaders: map[uint64]shard.ReplicaID{},
 		produced: map[uint64]int{}, refused: map[uint64]bool{}, starts: map[partition.Key]int64{},
+		slot: slotModel{ids: map[uint64]uint64{}, refused: map[uint64]bool{}},
 	}
 }
 
@@ -117,6 +119,7 @@ func (m *machine) Apply(e shard.Applied, emit func(int, any, error)) error {
 		}
 		mo.learnSegments(m)
 		mo.checkRuns(m)
+		mo.learnSlot(m, e.Index)
 	}
 	mo.compare(m, e.Index)
 	return nil
@@ -126,7 +129,7 @@ func (m *machine) Apply(e shard.Applied, emit func(int, any, error)) error {
 func refusedProduce(err error) bool {
 	for _, e := range []error{
 		partition.ErrNotNextOffset, partition.ErrOutOfOrderSequence, partition.ErrFencedProducer,
-		partition.ErrUnknownProducer, partition.ErrDuplicateSequence,
+		partition.ErrUnknownProducer, partition.ErrDuplicateSequence, partition.ErrStaleCoordinator,
 	} {
 		if errors.Is(err, e) {
 			return true

@@ -96,6 +96,7 @@ func (c Counts) check(t *testing.T) {
 		{"changes of replicas", c.Changes}, {"woken polls", c.Woken},
 		{"disks lost", c.DisksLost}, {"replicas replaced", c.Replaced},
 		{"appends refused by a full log", c.Full},
+		{"coordinator writes", c.SlotWrites}, {"coordinator slots loaded", c.SlotLoads},
 	} {
 		if x.n == 0 {
 			t.Errorf("nothing %s in all seeds: the simulator does not test it", x.what)

@@ -39,6 +39,9 @@ type Options struct {
 	// KeepReplicaID is the mistake of a broker that goes on under the replica id
 	// whose data it has lost.
 	KeepReplicaID bool
+	// LoadUnconfirmed is the mistake of a coordinator that loads what its
+	// replica has, without asking a quorum whether that leads.
+	LoadUnconfirmed bool
 	// tune changes the plan that the seed drew: hunts ask for more of the
 	// faults that their bug needs.
 	tune func(*plan)
@@ -73,6 +76,7 @@ type Counts struct {
 	Snapshots, Streams, Tiered, Fetches, ColdFetches, Latest, Messages int
 	Lost, Duplicated, Corrupted, Held, LogFailures, Unknown, Deletes   int
 	Changes, Woken, DisksLost, Replaced, Full                          int
+	SlotWrites, SlotLoads                                              int
 }
 
 // Add sums counts up.
@@ -103,6 +107,8 @@ func (c *Counts) Add(o Counts) {
 	c.DisksLost += o.DisksLost
 	c.Replaced += o.Replaced
 	c.Full += o.Full
+	c.SlotWrites += o.SlotWrites
+	c.SlotLoads += o.SlotLoads
 }
 
 // violation is how a checker ends a run.
