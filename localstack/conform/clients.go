@@ -9,20 +9,20 @@ import (
 // Pinned versions. Go modules are pinned in clients/go/go.mod, and the Go
 // client under test by its own integration tests in this module's go.mod.
 const (
-	java4Version = "4.3.1"
-	java3Version = "3.9.2"
-	kafkajs      = "2.2.4"
-	zstdWasm     = "0.0.27"
-	lz4js        = "0.2.0"
-	snappyjs     = "0.7.0"
-	confluent    = "2.16.1"
-	kafkaPython  = "3.0.12"
-	pyZstandard  = "0.25.0"
-	pyLZ4        = "4.4.5"
-	pySnappy     = "0.7.3"
-	slf4jVersion = "1.7.36"
-	kgoTestsName = "kgo-tests"
-	kgoModule    = "github.com/twmb/franz-go"
+	java4Version  = "4.3.1"
+	java3Version  = "3.9.2"
+	kafkajs       = "2.2.4"
+	zstdWasm      = "0.0.27"
+	lz4js         = "0.2.0"
+	kafkajsSnappy = "1.1.0"
+	confluent     = "2.16.1"
+	kafkaPython   = "3.0.12"
+	pyZstandard   = "0.25.0"
+	pyLZ4         = "4.4.5"
+	pySnappy      = "0.7.3"
+	slf4jVersion  = "1.7.36"
+	kgoTestsName  = "kgo-tests"
+	kgoModule     = "github.com/twmb/franz-go"
 )
 
 // quiet scenarios leave the brokers alone: several clients run them at a time.

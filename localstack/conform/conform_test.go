@@ -14,14 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"thermocline/localstack/faults"
 )
 
 // patience bounds the whole run.
 const patience = 50 * time.Minute
 
-// scenarioLimit is longer than the drivers' own limit of a minute.
-const scenarioLimit = 100 * time.Second
+// scenarioLimit is longer than the drivers' own limit of two minutes.
+const scenarioLimit = 3 * time.Minute
 
 // suite is one run.
 type suite struct {
@@ -72,12 +74,20 @@ func install(t *testing.T, ctx context.Context, cache string, chosen []client) m
 	must(t, err)
 	in := installer{ctx: ctx, cache: cache, sources: sources}
 	commands := map[string]command{}
+	var mu sync.Mutex
+	all, _ := errgroup.WithContext(ctx)
 	for _, c := range chosen {
-		start := time.Now()
-		commands[c.name], err = c.install(in)
-		must(t, err)
-		t.Logf("%s is installed (%v)", c.name, time.Since(start).Round(time.Millisecond))
+		all.Go(func() error {
+			start := time.Now()
+			how, err := c.install(in)
+			mu.Lock()
+			defer mu.Unlock()
+			commands[c.name] = how
+			t.Logf("%s is installed (%v)", c.name, time.Since(start).Round(time.Millisecond))
+			return err
+		})
 	}
+	must(t, all.Wait())
 	return commands
 }
 
@@ -167,7 +177,10 @@ func (s *suite) runFaulty(t *testing.T, ctx context.Context, chosen []client, co
 	for _, c := range chosen {
 		for _, scenario := range wanted(faulty) {
 			s.run(t, ctx, c.name, commands[c.name], []string{scenario})
-			must(t, s.faults.Restore(ctx))
+			if err := s.faults.Restore(ctx); err != nil {
+				t.Errorf("after %s, %s: %v: the other scenarios of this kind are not run", c.name, scenario, err)
+				return
+			}
 		}
 	}
 }

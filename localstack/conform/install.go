@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // installer knows where things are.
@@ -46,8 +47,13 @@ func (in installer) run(dir string, env []string, args ...string) error {
 	return nil
 }
 
+// installing is held by one fetch at a time: two clients share an environment.
+var installing sync.Mutex
+
 // once runs fetch unless it has succeeded before with the same pins.
 func (in installer) once(name, pins string, fetch func(dir string) error) (string, error) {
+	installing.Lock()
+	defer installing.Unlock()
 	dir := filepath.Join(in.cache, name)
 	stamp := filepath.Join(dir, "complete")
 	if have, err := os.ReadFile(stamp); err == nil && string(have) == pins {
@@ -143,7 +149,7 @@ func installNode(in installer) (command, error) {
 			return command{}, err
 		}
 	}
-	pins := []string{"kafkajs@" + kafkajs, "snappyjs@" + snappyjs, "lz4js@" + lz4js, "@bokuweb/zstd-wasm@" + zstdWasm}
+	pins := []string{"kafkajs@" + kafkajs, "kafkajs-snappy@" + kafkajsSnappy, "lz4js@" + lz4js, "@bokuweb/zstd-wasm@" + zstdWasm}
 	dir, err := in.once("kafkajs", strings.Join(pins, "\n"), func(dir string) error {
 		return in.run(dir, nil, append([]string{"npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts"}, pins...)...)
 	})

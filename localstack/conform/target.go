@@ -86,7 +86,7 @@ type Faults struct {
 }
 
 // faultLimit bounds one stop or start.
-const faultLimit = time.Minute
+const faultLimit = 3 * time.Minute
 
 // Asked answers a driver.
 func (f *Faults) Asked(ctx context.Context, a Ask) error {

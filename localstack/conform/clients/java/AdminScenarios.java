@@ -56,9 +56,9 @@ final class AdminScenarios {
         }
     }
 
-    /** until tries until f succeeds, 20 seconds at most. */
+    /** until tries until f succeeds, 30 seconds at most. */
     static void until(Callable<Void> f) throws Exception {
-        long end = System.nanoTime() + 20_000_000_000L;
+        long end = System.nanoTime() + 30_000_000_000L;
         while (true) {
             try {
                 f.call();

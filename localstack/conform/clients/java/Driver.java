@@ -28,7 +28,7 @@ public final class Driver {
     interface Scenario { void run() throws Exception; }
 
     /** scenarioSeconds bounds one scenario; the runner has a longer limit. */
-    static final int scenarioSeconds = 60;
+    static final int scenarioSeconds = 120;
 
     private static final PrintStream out = System.out;
     private static final BufferedReader in = new BufferedReader(new InputStreamReader(System.in));

@@ -170,9 +170,9 @@ final class LoadScenarios {
         }
     }
 
-    /** await waits for a condition, 40 seconds at most. */
+    /** await waits for a condition, 90 seconds at most. */
     private static void await(Callable<Boolean> condition, Callable<String> otherwise) throws Exception {
-        long end = System.nanoTime() + 40_000_000_000L;
+        long end = System.nanoTime() + 90_000_000_000L;
         while (!condition.call()) {
             if (System.nanoTime() > end) throw new AssertionError(otherwise.call());
             Thread.sleep(20);

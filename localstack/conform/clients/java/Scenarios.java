@@ -287,7 +287,12 @@ final class Scenarios {
             }
         }
         AdminScenarios.until(() -> {
-            AdminScenarios.create(this, topic, 1, Map.of());
+            try {
+                AdminScenarios.create(this, topic, 1, Map.of());
+            } catch (Exception e) { // its deletion is under way, or a client brought it back by asking for it
+                AdminScenarios.delete(this, topic);
+                throw e;
+            }
             return null;
         });
         List<ProducerRecord<byte[], byte[]>> sent = numbered(topic, 10, 1);

@@ -20,7 +20,7 @@ import threading
 import time
 import traceback
 
-SCENARIO_SECONDS = 60  # the runner has a longer limit
+SCENARIO_SECONDS = 120  # the runner has a longer limit
 EARLIEST, LATEST = -2, -1
 
 
@@ -44,7 +44,7 @@ def check(ok, what):
         raise AssertionError(what)
 
 
-def until(f, seconds=20):
+def until(f, seconds=30):
     """Tries until f returns without an error; the last error counts."""
     end = time.monotonic() + seconds
     while True:
@@ -236,7 +236,7 @@ class Load:
             seen[r.partition] = int(m[2])
 
 
-def wait_for(condition, otherwise, seconds=40):
+def wait_for(condition, otherwise, seconds=90):
     end = time.monotonic() + seconds
     while not condition():
         check(time.monotonic() < end, otherwise())

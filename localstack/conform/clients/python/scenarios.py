@@ -2,7 +2,7 @@
 
 import time
 
-from driver import (EARLIEST, LATEST, Load, NotApplicable, Reading, Record, check, numbered, refused, same_in_order, until)
+from driver import (EARLIEST, LATEST, Load, Reading, Record, check, numbered, refused, same_in_order, until)
 
 
 def codec(name):
@@ -34,7 +34,11 @@ def filler(n):
 def shapes(d):
     topic = d.topic("shapes")
     d.client.create_topic(topic, 1)
-    headers = [("h", b"a"), ("h", b"b"), ("empty", b""), ("null", None)]
+    headers = [("h", b"a"), ("h", b"b"), ("empty", b"")]
+    if getattr(d.client, "null_headers", True):
+        headers.append(("null", None))
+    else:
+        d.notes.append("the client has no null header values")
     sent = [
         Record(topic, 0, None, b"no key"),
         Record(topic, 0, b"tombstone", None),
@@ -98,6 +102,15 @@ def pause_resume(d):
         c.close()
 
 
+def create_again(d, topic):
+    """Creates a topic whose deletion may be under way, or which a client brought back by asking for it."""
+    try:
+        d.client.create_topic(topic, 1)
+    except Exception:
+        d.client.delete_topic(topic)
+        raise
+
+
 def topic_deleted(d):
     topic = d.topic("topic-deleted")
     d.client.create_topic(topic, 1)
@@ -114,7 +127,7 @@ def topic_deleted(d):
             check(not got, "records of a deleted topic were read")
     finally:
         c.close()
-    until(lambda: d.client.create_topic(topic, 1))
+    until(lambda: create_again(d, topic))
     sent = numbered(topic, 10, 1)
     d.send(sent)
     same_in_order(sent, d.read_all(topic, 1, len(sent)))

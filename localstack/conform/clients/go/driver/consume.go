@@ -169,16 +169,23 @@ func topicDeleted(ctx context.Context, e *env) error {
 	return sameInOrder(sent, got)
 }
 
-// createAgain creates a topic whose deletion may still be under way.
+// createAgain creates a topic whose deletion may still be under way, or which
+// a client brought back by asking for it.
 func createAgain(ctx context.Context, e *env, topic string) error {
-	return until(ctx, func() error { return e.CreateTopic(ctx, topic, 1, nil) })
+	return until(ctx, func() error {
+		err := e.CreateTopic(ctx, topic, 1, nil)
+		if err != nil {
+			_ = e.DeleteTopic(ctx, topic) // there may be none
+		}
+		return err
+	})
 }
 
 // until tries until f succeeds; the error is its last.
 func until(ctx context.Context, f func() error) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.NewTimer(20 * time.Second)
+	limit := time.NewTimer(30 * time.Second)
 	defer limit.Stop()
 	for {
 		err := f()

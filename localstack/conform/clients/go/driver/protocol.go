@@ -15,7 +15,7 @@ import (
 
 // scenarioTimeout bounds one scenario inside the driver; the runner has a
 // longer one for drivers that hang.
-const scenarioTimeout = 60 * time.Second
+const scenarioTimeout = 2 * time.Minute
 
 // NotApplicable is the error of a scenario that the client cannot take part
 // in, with the reason.
