@@ -31,14 +31,14 @@ func describedPartitions(a kmsg.Assignment) string {
 func TestDescribeConsumerGroup(t *testing.T) {
 	s := newScript(t)
 	rack := "r1"
-	s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"), instance("i"), func(r *heartbeat) { r.RackID = &rack })
-	s.beat("m2", 0, "2 x-1:0,1", joins("a"), regex("x-.*"))
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"), instance("i"), func(r *heartbeat) { r.RackID = &rack })
+	s.beat("m2", 0, "3 x-1:0,1", joins("a"), regex("x-.*"))
 	d := s.describe("g")
-	if d.ErrorCode != 0 || d.State != "Reconciling" || d.Epoch != 2 || d.AssignmentEpoch != 2 || d.AssignorName != "uniform" || len(d.Members) != 2 {
+	if d.ErrorCode != 0 || d.State != "Reconciling" || d.Epoch != 3 || d.AssignmentEpoch != 3 || d.AssignorName != "uniform" || len(d.Members) != 2 {
 		t.Fatalf("%+v", d)
 	}
 	m := d.Members[0]
-	if m.MemberID != "m1" || value(m.InstanceID) != "i" || value(m.RackID) != rack || m.MemberEpoch != 1 || m.ClientID != "c" || m.ClientHost != "/127.0.0.1" || m.MemberType != 1 {
+	if m.MemberID != "m1" || value(m.InstanceID) != "i" || value(m.RackID) != rack || m.MemberEpoch != 2 || m.ClientID != "c" || m.ClientHost != "/127.0.0.1" || m.MemberType != 1 {
 		t.Errorf("%+v", m)
 	}
 	if !slices.Equal(m.SubscribedTopics, []string{"a"}) || value(m.SubscribedTopicRegex) != "" {
@@ -116,35 +116,35 @@ func (s *script) fetches(member *string, epoch int32, want string) {
 
 func TestCommitsByMemberEpoch(t *testing.T) {
 	s := newScript(t)
-	s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"))
-	s.beat("m2", 0, "2 none", joins("a"))
-	s.beat("m1", 1, "1 a:0,1,2")
-	s.beat("m1", 1, "2 -", s.owns("a:0,1,2"))
-	s.commits(9, "m1", 2, "ok", "ok")
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m2", 0, "3 none", joins("a"))
+	s.beat("m1", 2, "2 a:0,1,2")
+	s.beat("m1", 2, "3 -", s.owns("a:0,1,2"))
+	s.commits(9, "m1", 3, "ok", "ok")
 	// It knows not of epoch 2 yet, and has had these since epoch 1; 3 is gone.
-	s.commits(9, "m1", 1, "ok", "ok", "ok", "STALE_MEMBER_EPOCH")
-	s.commits(9, "m1", 3, "STALE_MEMBER_EPOCH")
+	s.commits(9, "m1", 2, "ok", "ok", "ok", "STALE_MEMBER_EPOCH")
+	s.commits(9, "m1", 4, "STALE_MEMBER_EPOCH")
 	s.commits(9, "m1", 0, "STALE_MEMBER_EPOCH")
-	s.commits(8, "m1", 2, "UNSUPPORTED_VERSION")
-	s.commits(9, "m9", 2, "UNKNOWN_MEMBER_ID")
+	s.commits(8, "m1", 3, "UNSUPPORTED_VERSION")
+	s.commits(9, "m9", 3, "UNKNOWN_MEMBER_ID")
 	s.commits(9, "", -1, "UNKNOWN_MEMBER_ID")
 	m1, m9 := "m1", "m9"
-	s.fetches(&m1, 2, "ok")
-	s.fetches(&m1, 1, "STALE_MEMBER_EPOCH")
-	s.fetches(&m9, 2, "UNKNOWN_MEMBER_ID")
+	s.fetches(&m1, 3, "ok")
+	s.fetches(&m1, 2, "STALE_MEMBER_EPOCH")
+	s.fetches(&m9, 3, "UNKNOWN_MEMBER_ID")
 	s.fetches(nil, -1, "ok")
 	// An empty group takes an administrator's commits.
 	s.beat("m1", -1, "-1")
 	s.beat("m2", -1, "-1")
 	s.commits(9, "", -1, "ok")
-	s.commits(9, "m1", 2, "UNKNOWN_MEMBER_ID")
+	s.commits(9, "m1", 3, "UNKNOWN_MEMBER_ID")
 }
 
 func TestEmptyGroupsChangeProtocol(t *testing.T) {
 	s := newScript(t)
 	// Offsets alone are no hindrance, and stay.
 	s.commits(9, "", -1, "ok")
-	s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"))
 	s.beat("m1", -1, "-1")
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Version, join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = 3, "g", 10_000, 10_000, "consumer"
@@ -164,11 +164,11 @@ func TestEmptyGroupsChangeProtocol(t *testing.T) {
 	if r := s.do(leave).(*kmsg.LeaveGroupResponse); r.ErrorCode != 0 {
 		t.Fatalf("%+v", r)
 	}
-	s.beat("m1", 1, "UNKNOWN_MEMBER_ID")
+	s.beat("m1", 2, "UNKNOWN_MEMBER_ID")
 	s.beat("m1", -1, "GROUP_ID_NOT_FOUND")
-	s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"))
 	s.reload()
-	s.state("Stable 1 1")
+	s.state("Stable 2 2")
 	if len(s.c.group("g").offsets) != 1 {
 		t.Fatal("the offsets are gone")
 	}
@@ -179,9 +179,9 @@ func TestEmptyGroupsChangeProtocol(t *testing.T) {
 func TestConsumerRecords(t *testing.T) {
 	s := newScript(t)
 	rack, assignor := "r1", "range"
-	s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"), instance("i"), func(r *heartbeat) { r.RackID, r.ServerAssignor = &rack, &assignor })
-	s.beat("m2", 0, "2 x-1:0,1", joins("a"), regex("x-.*"))
-	s.beat("m1", 1, "1 a:0,1,2", instance("i"))
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"), instance("i"), func(r *heartbeat) { r.RackID, r.ServerAssignor = &rack, &assignor })
+	s.beat("m2", 0, "3 x-1:0,1", joins("a"), regex("x-.*"))
+	s.beat("m1", 2, "2 a:0,1,2", instance("i"))
 	g := s.group()
 	g.members["m2"].classic = &classicProfile{sessionTimeout: 7, protocols: []protocol{{"range", []byte{1, 2}}}}
 	s.c.write(g.members["m2"].profileRecord("g"))

@@ -16,12 +16,16 @@ const (
 	manyInterval = 1000
 )
 
+// firstEpoch is a new group's first epoch. Kafka keeps 1 for members that join
+// before there is a target.
+const firstEpoch = 2
+
 // bump makes a new group epoch: what the target rests on has changed.
 func (c *Coordinator) bump(ch *change) {
 	cg := ch.cg
 	cg.scanNew(c.topics)
 	cg.topicsHash = c.hashTopics(cg)
-	cg.epoch++
+	cg.epoch = max(cg.epoch+1, firstEpoch)
 	ch.add(cg.groupRecord(ch.g.name))
 }
 

@@ -130,54 +130,54 @@ func TestTwoMembersShare(t *testing.T) {
 				s.reload()
 			}
 		}
-		s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"))
-		s.state("Stable 1 1")
-		maybe()
-		s.beat("m2", 0, "2 none", joins("a"))
-		s.state("Reconciling 2 2")
-		maybe()
-		s.beat("m2", 2, "2 -")
-		// The first stays in its epoch until it has given up.
-		s.beat("m1", 1, "1 a:0,1,2")
-		maybe()
-		s.beat("m2", 2, "2 -")
-		s.beat("m1", 1, "1 -")
-		s.beat("m1", 1, "1 -", s.owns("a:0,1,2,3"))
-		maybe()
-		s.beat("m1", 1, "2 -", s.owns("a:0,1,2"))
-		maybe()
-		s.beat("m2", 2, "2 a:3,4,5")
+		s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"))
 		s.state("Stable 2 2")
+		maybe()
+		s.beat("m2", 0, "3 none", joins("a"))
+		s.state("Reconciling 3 3")
+		maybe()
+		s.beat("m2", 3, "3 -")
+		// The first stays in its epoch until it has given up.
+		s.beat("m1", 2, "2 a:0,1,2")
+		maybe()
+		s.beat("m2", 3, "3 -")
+		s.beat("m1", 2, "2 -")
+		s.beat("m1", 2, "2 -", s.owns("a:0,1,2,3"))
+		maybe()
+		s.beat("m1", 2, "3 -", s.owns("a:0,1,2"))
+		maybe()
+		s.beat("m2", 3, "3 a:3,4,5")
+		s.state("Stable 3 3")
 		maybe()
 		// Leaving gives everything back.
 		s.beat("m1", -1, "-1")
-		s.state("Assigning 3 2")
+		s.state("Assigning 4 3")
 		maybe()
-		s.beat("m2", 2, "3 a:0,1,2,3,4,5")
+		s.beat("m2", 3, "4 a:0,1,2,3,4,5")
 		s.beat("m2", -1, "-1")
-		s.state("Empty 4 3")
+		s.state("Empty 5 4")
 		maybe()
-		s.beat("m3", 0, "5 a:0,1,2,3,4,5", joins("a"))
+		s.beat("m3", 0, "6 a:0,1,2,3,4,5", joins("a"))
 	}
 }
 
 func TestMemberEpochs(t *testing.T) {
 	s := newScript(t)
-	s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"))
-	s.beat("m1", 2, "FENCED_MEMBER_EPOCH")
-	s.beat("m2", 0, "2 none", joins("a"))
-	s.beat("m1", 1, "1 a:0,1,2")
-	s.beat("m1", 1, "2 -", s.owns("a:0,1,2"))
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m1", 3, "FENCED_MEMBER_EPOCH")
+	s.beat("m2", 0, "3 none", joins("a"))
+	s.beat("m1", 2, "2 a:0,1,2")
+	s.beat("m1", 2, "3 -", s.owns("a:0,1,2"))
 	// The answer was lost: the member repeats itself, and hears all again.
-	s.beat("m1", 1, "FENCED_MEMBER_EPOCH")
-	s.beat("m1", 1, "FENCED_MEMBER_EPOCH", s.owns("a:0,1,2,3"))
-	s.beat("m1", 1, "2 -", s.owns("a:0,1"))
-	s.beat("m1", 1, "2 a:0,1,2", joins("a"), s.owns("a:0,1,2"))
-	s.beat("m9", 1, "UNKNOWN_MEMBER_ID")
+	s.beat("m1", 2, "FENCED_MEMBER_EPOCH")
+	s.beat("m1", 2, "FENCED_MEMBER_EPOCH", s.owns("a:0,1,2,3"))
+	s.beat("m1", 2, "3 -", s.owns("a:0,1"))
+	s.beat("m1", 2, "3 a:0,1,2", joins("a"), s.owns("a:0,1,2"))
+	s.beat("m9", 2, "UNKNOWN_MEMBER_ID")
 	s.beat("m9", -1, "UNKNOWN_MEMBER_ID")
 	// Epoch 0 begins anew, with what it is to have.
-	s.beat("m1", 0, "2 a:0,1,2", joins("a"))
-	s.beat("x", 1, "GROUP_ID_NOT_FOUND", func(r *heartbeat) { r.Group = "none" })
+	s.beat("m1", 0, "3 a:0,1,2", joins("a"))
+	s.beat("x", 2, "GROUP_ID_NOT_FOUND", func(r *heartbeat) { r.Group = "none" })
 	s.beat("x", -1, "GROUP_ID_NOT_FOUND", func(r *heartbeat) { r.Group = "none" })
 }
 
@@ -208,67 +208,67 @@ func TestInvalidHeartbeats(t *testing.T) {
 	}
 	s.o.ConsumerMaxSize = 1
 	s.c.Configure(s.o)
-	s.beat("m", 0, "1 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
 	s.beat("n", 0, "GROUP_MAX_SIZE_REACHED", joins("a"))
-	s.beat("m", 0, "1 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
 }
 
 func TestMemberIDs(t *testing.T) {
 	s := newScript(t)
 	// Version 0 may leave it to the coordinator.
-	resp := s.beat("", 0, "1 b:0,1,2", joins("b"), func(r *heartbeat) { r.Version = 0 })
+	resp := s.beat("", 0, "2 b:0,1,2", joins("b"), func(r *heartbeat) { r.Version = 0 })
 	if id := value(resp.MemberID); id != "id-1" || s.group().members[id] == nil {
 		t.Fatalf("member id %q", id)
 	}
-	s.beat("mine", 0, "2 none", joins("b"))
+	s.beat("mine", 0, "3 none", joins("b"))
 }
 
 func TestSubscriptions(t *testing.T) {
 	s := newScript(t)
-	s.beat("m", 0, "1 none", joins("nothing"))
-	s.beat("m", 1, "2 b:0,1,2", topics("b", "b"))
-	s.beat("m", 2, "2 -", regex(""))
-	s.beat("m", 2, "3 b:0,1,2 x-1:0,1", regex("x-."))
+	s.beat("m", 0, "2 none", joins("nothing"))
+	s.beat("m", 2, "3 b:0,1,2", topics("b", "b"))
+	s.beat("m", 3, "3 -", regex(""))
+	s.beat("m", 3, "4 b:0,1,2 x-1:0,1", regex("x-."))
 	// The whole name must match.
 	s.setTopics(s.topics.with("x-22", 1).with("ax-2", 1))
-	s.beat("m", 3, "3 -")
+	s.beat("m", 4, "4 -")
 	// Names are unchanged by null; the expression goes by "".
-	s.beat("m", 3, "3 b:0,1,2", regex(""))
-	s.beat("m", 3, "4 -", s.owns("b:0,1,2"))
-	s.beat("m", 4, "5 a:0,1,2,3,4,5 b:0,1,2 x-1:0,1", topics(), regex("a|b|x-."), s.owns("b:0,1,2"))
-	s.beat("m", 5, "5 none", topics(), regex(""))
-	s.beat("m", 5, "6 -", s.owns(""))
-	s.state("Stable 6 6")
+	s.beat("m", 4, "4 b:0,1,2", regex(""))
+	s.beat("m", 4, "5 -", s.owns("b:0,1,2"))
+	s.beat("m", 5, "6 a:0,1,2,3,4,5 b:0,1,2 x-1:0,1", topics(), regex("a|b|x-."), s.owns("b:0,1,2"))
+	s.beat("m", 6, "6 none", topics(), regex(""))
+	s.beat("m", 6, "7 -", s.owns(""))
+	s.state("Stable 7 7")
 	s.reload()
-	s.beat("m", 6, "7 b:0,1,2", regex("b"))
+	s.beat("m", 7, "8 b:0,1,2", regex("b"))
 }
 
 func TestNewTopicsMatch(t *testing.T) {
 	s := newScript(t)
-	s.beat("m", 0, "1 x-1:0,1", joins(), regex("x-.*"))
+	s.beat("m", 0, "2 x-1:0,1", joins(), regex("x-.*"))
 	s.now += 5000
 	s.setTopics(s.topics.with("x-2", 1))
-	s.state("Assigning 2 1")
-	s.beat("m", 1, "2 x-1:0,1 x-2:0")
+	s.state("Assigning 3 2")
+	s.beat("m", 2, "3 x-1:0,1 x-2:0")
 	// A burst costs one match: the next is due a second later.
 	s.setTopics(s.topics.with("x-3", 1))
 	s.setTopics(s.topics.with("x-4", 1))
-	s.state("Stable 2 2")
+	s.state("Stable 3 3")
 	s.pass(regexRescan)
-	s.state("Assigning 3 2")
-	s.beat("m", 2, "3 x-1:0,1 x-2:0 x-3:0 x-4:0")
+	s.state("Assigning 4 3")
+	s.beat("m", 3, "4 x-1:0,1 x-2:0 x-3:0 x-4:0")
 }
 
 func TestTopicsChange(t *testing.T) {
 	s := newScript(t)
-	s.beat("m", 0, "1 a:0,1,2,3,4,5 b:0,1,2", joins("a", "b", "c"))
+	s.beat("m", 0, "2 a:0,1,2,3,4,5 b:0,1,2", joins("a", "b", "c"))
 	s.setTopics(s.topics.with("x-1", 9))
-	s.state("Stable 1 1")
+	s.state("Stable 2 2")
 	s.setTopics(s.topics.with("b", 4))
-	s.state("Assigning 2 1")
-	s.beat("m", 1, "2 a:0,1,2,3,4,5 b:0,1,2,3")
+	s.state("Assigning 3 2")
+	s.beat("m", 2, "3 a:0,1,2,3,4,5 b:0,1,2,3")
 	s.setTopics(s.topics.with("c", 1))
-	s.beat("m", 2, "3 a:0,1,2,3,4,5 b:0,1,2,3 c:0")
+	s.beat("m", 3, "4 a:0,1,2,3,4,5 b:0,1,2,3 c:0")
 	// A topic of the same name is another topic.
 	old := s.topics
 	s.setTopics(s.topics.with("c", 0))
@@ -276,64 +276,64 @@ func TestTopicsChange(t *testing.T) {
 	if old.byName["c"].ID == s.topics.byName["c"].ID {
 		t.Fatal("the new topic has the old one's id")
 	}
-	s.beat("m", 3, "3 a:0,1,2,3,4,5 b:0,1,2,3")
-	s.beat("m", 3, "5 a:0,1,2,3,4,5 b:0,1,2,3 c:0", s.owns("a:0,1,2,3,4,5 b:0,1,2,3"))
+	s.beat("m", 4, "4 a:0,1,2,3,4,5 b:0,1,2,3")
+	s.beat("m", 4, "6 a:0,1,2,3,4,5 b:0,1,2,3 c:0", s.owns("a:0,1,2,3,4,5 b:0,1,2,3"))
 	// What changed while no coordinator was there is noticed.
 	s.topics = s.topics.with("c", 2)
 	s.reload()
-	s.beat("m", 5, "6 a:0,1,2,3,4,5 b:0,1,2,3 c:0,1")
+	s.beat("m", 6, "7 a:0,1,2,3,4,5 b:0,1,2,3 c:0,1")
 }
 
 func TestTimeouts(t *testing.T) {
 	s := newScript(t)
-	s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"))
 	s.pass(44_000)
-	s.beat("m1", 1, "1 -")
+	s.beat("m1", 2, "2 -")
 	s.pass(44_000)
-	s.beat("m2", 0, "2 none", joins("a"))
+	s.beat("m2", 0, "3 none", joins("a"))
 	s.pass(999)
-	s.beat("m1", 1, "1 a:0,1,2")
+	s.beat("m1", 2, "2 a:0,1,2")
 	// It beats, but does not give up: that ends with its rebalance time-out.
 	s.pass(rebalanceMs - 1)
-	s.beat("m1", 1, "1 -")
+	s.beat("m1", 2, "2 -")
 	s.pass(1)
-	s.beat("m1", 1, "UNKNOWN_MEMBER_ID")
-	s.beat("m2", 2, "3 a:0,1,2,3,4,5")
+	s.beat("m1", 2, "UNKNOWN_MEMBER_ID")
+	s.beat("m2", 3, "4 a:0,1,2,3,4,5")
 	// A coordinator that takes over gives everyone the whole time again.
 	s.pass(44_000)
 	s.reload()
 	s.pass(44_999)
-	s.state("Stable 3 3")
+	s.state("Stable 4 4")
 	s.pass(1)
-	s.state("Empty 4 3")
+	s.state("Empty 5 4")
 }
 
 func TestStaticMembers(t *testing.T) {
 	s := newScript(t)
-	s.beat("m1", 0, "1 a:0,1,2,3,4,5", joins("a"), instance("i"))
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"), instance("i"))
 	s.beat("n1", 0, "UNRELEASED_INSTANCE_ID", joins("a"), instance("i"))
-	s.beat("n1", 1, "FENCED_INSTANCE_ID", instance("i"))
-	s.beat("m1", 1, "UNKNOWN_MEMBER_ID", instance("j"))
-	s.beat("m2", 0, "2 none", joins("a"))
-	s.beat("m1", 1, "1 a:0,1,2", instance("i"))
+	s.beat("n1", 2, "FENCED_INSTANCE_ID", instance("i"))
+	s.beat("m1", 2, "UNKNOWN_MEMBER_ID", instance("j"))
+	s.beat("m2", 0, "3 none", joins("a"))
+	s.beat("m1", 2, "2 a:0,1,2", instance("i"))
 	// It goes for a while: what it was giving up is given up, the rest stays its own.
 	s.beat("m1", -2, "-2", instance("i"))
-	s.beat("m2", 2, "2 a:3,4,5")
-	s.beat("m1", 1, "FENCED_MEMBER_EPOCH", instance("i"))
+	s.beat("m2", 3, "3 a:3,4,5")
+	s.beat("m1", 2, "FENCED_MEMBER_EPOCH", instance("i"))
 	s.reload()
-	s.beat("m3", 0, "2 a:0,1,2", joins("a"), instance("i"))
-	s.state("Stable 2 2")
-	s.beat("m1", 1, "FENCED_INSTANCE_ID", instance("i"))
-	s.beat("m1", 1, "UNKNOWN_MEMBER_ID")
+	s.beat("m3", 0, "3 a:0,1,2", joins("a"), instance("i"))
+	s.state("Stable 3 3")
+	s.beat("m1", 2, "FENCED_INSTANCE_ID", instance("i"))
+	s.beat("m1", 2, "UNKNOWN_MEMBER_ID")
 	// The same one may come back under its own id.
 	s.beat("m3", -2, "-2", instance("i"))
-	s.beat("m3", 0, "2 a:0,1,2", joins("a"), instance("i"))
+	s.beat("m3", 0, "3 a:0,1,2", joins("a"), instance("i"))
 	// One that does not come back is out when its session ends.
 	s.beat("m3", -2, "-2", instance("i"))
 	s.pass(44_000)
-	s.beat("m2", 2, "2 -")
+	s.beat("m2", 3, "3 -")
 	s.pass(1_000)
-	s.beat("m2", 2, "3 a:0,1,2,3,4,5")
+	s.beat("m2", 3, "4 a:0,1,2,3,4,5")
 	s.beat("m3", -2, "UNKNOWN_MEMBER_ID", instance("i"))
 	s.beat("m2", -1, "UNKNOWN_MEMBER_ID", instance("i"))
 }
@@ -341,9 +341,9 @@ func TestStaticMembers(t *testing.T) {
 func TestAssignorVotes(t *testing.T) {
 	s := newScript(t)
 	ranged := func(r *heartbeat) { name := "range"; r.ServerAssignor = &name }
-	s.beat("m1", 0, "1 a:0,1,2,3,4,5 b:0,1,2", joins("a", "b"), ranged)
-	s.beat("m2", 0, "2 none", joins("a", "b"))
-	s.beat("m1", 1, "1 a:0,1,2 b:0,1")
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5 b:0,1,2", joins("a", "b"), ranged)
+	s.beat("m2", 0, "3 none", joins("a", "b"))
+	s.beat("m1", 2, "2 a:0,1,2 b:0,1")
 	if d := s.describe("g"); d.AssignorName != "range" {
 		t.Fatalf("assignor %s", d.AssignorName)
 	}
@@ -357,10 +357,10 @@ func TestManyMembersShareTargets(t *testing.T) {
 		s.pass(1)
 	}
 	g := s.group()
-	s.state("Assigning 200 99")
+	s.state("Assigning 201 100")
 	s.pass(manyInterval)
 	s.beatFree("m0", g.members["m0"].epoch)
-	s.state("Reconciling 200 200")
+	s.state("Reconciling 201 201")
 }
 
 // beatFree is beat with any result.

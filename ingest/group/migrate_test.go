@@ -193,25 +193,25 @@ func TestCooperativeMemberGivesUpFirst(t *testing.T) {
 	// It waits for what others have, and is told when that is free.
 	s.beat("m", -1, "-1")
 	s = newScript(t)
-	s.beat("m", 0, "1 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
 	id := s.joinsClassic("", "a", "MEMBER_ID_REQUIRED")
-	s.joinsClassic(id, "a", "2")
-	s.syncs(id, 2, "")
-	s.beatsClassic(id, 2, "ok")
-	s.beat("m", 1, "1 a:0,1,2")
-	s.beat("m", 1, "2 -", s.owns("a:0,1,2"))
-	s.beatsClassic(id, 2, "REBALANCE_IN_PROGRESS")
-	s.joinsClassic(id, "a", "2")
-	s.syncs(id, 2, "a:3,4,5")
-	s.beatsClassic(id, 2, "ok")
+	s.joinsClassic(id, "a", "3")
+	s.syncs(id, 3, "")
+	s.beatsClassic(id, 3, "ok")
+	s.beat("m", 2, "2 a:0,1,2")
+	s.beat("m", 2, "3 -", s.owns("a:0,1,2"))
+	s.beatsClassic(id, 3, "REBALANCE_IN_PROGRESS")
+	s.joinsClassic(id, "a", "3")
+	s.syncs(id, 3, "a:3,4,5")
+	s.beatsClassic(id, 3, "ok")
 }
 
 func TestMigrationPolicies(t *testing.T) {
 	for policy, want := range map[string][3]string{
 		"disabled":      {"GROUP_ID_NOT_FOUND", "INCONSISTENT_GROUP_PROTOCOL", ""},
-		"upgrade":       {"2 none", "2", "consumer"},
-		"downgrade":     {"GROUP_ID_NOT_FOUND", "2", "classic"},
-		"bidirectional": {"2 none", "2", "classic"},
+		"upgrade":       {"2 none", "3", "consumer"},
+		"downgrade":     {"GROUP_ID_NOT_FOUND", "3", "classic"},
+		"bidirectional": {"2 none", "3", "classic"},
 	} {
 		t.Run(policy, func(t *testing.T) {
 			s := newScript(t)
@@ -223,7 +223,7 @@ func TestMigrationPolicies(t *testing.T) {
 			s = newScript(t)
 			s.o.ConsumerMigration = policy
 			s.c.Configure(s.o)
-			s.beat("m", 0, "1 a:0,1,2,3,4,5", joins("a"))
+			s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
 			s.joinsClassic("", "a", want[1], func(r *joinGroup) { r.Version = 3 })
 			if want[2] == "" {
 				return
@@ -295,80 +295,80 @@ func TestUpgradeInRebalance(t *testing.T) {
 func TestStaticMemberChangesProtocol(t *testing.T) {
 	static := func(r *joinGroup) { id := "i"; r.InstanceID = &id }
 	s := newScript(t)
-	s.beat("m", 0, "1 a:0,1,2,3,4,5", joins("a"), instance("i"))
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"), instance("i"))
 	// Unlike among members of the new protocol, the one there need not have left.
 	// The group has no other member of the new protocol: it is classic from here on.
-	id := s.joinsClassic("", "a", "1", static)
+	id := s.joinsClassic("", "a", "2", static)
 	g := s.c.group("g")
 	if g.consumer != nil || g.classic.state != stateStable {
 		t.Fatal("the group was not downgraded in peace")
 	}
-	s.syncs(id, 1, "a:0,1,2,3,4,5", func(r *kmsg.SyncGroupRequest) { s := "i"; r.InstanceID = &s })
+	s.syncs(id, 2, "a:0,1,2,3,4,5", func(r *kmsg.SyncGroupRequest) { s := "i"; r.InstanceID = &s })
 	s.reload()
-	s.beatsClassic(id, 1, "ok")
+	s.beatsClassic(id, 2, "ok")
 	// And back.
-	s.beat("n", 0, "2 a:0,1,2,3,4,5", joins("a"), instance("i"))
-	s.beatsClassic(id, 1, "UNKNOWN_MEMBER_ID")
-	s.state("Stable 2 2")
+	s.beat("n", 0, "3 a:0,1,2,3,4,5", joins("a"), instance("i"))
+	s.beatsClassic(id, 2, "UNKNOWN_MEMBER_ID")
+	s.state("Stable 3 3")
 	// With another member of the new protocol the group stays.
-	s.beat("o", 0, "3 none", joins("a"))
-	id = s.joinsClassic("", "a", "3", static)
-	s.syncs(id, 3, "a:0,1,2")
+	s.beat("o", 0, "4 none", joins("a"))
+	id = s.joinsClassic("", "a", "4", static)
+	s.syncs(id, 4, "a:0,1,2")
 	s.joinsClassic("other", "a", "FENCED_INSTANCE_ID", static)
 	s.joinsClassic("other", "a", "UNKNOWN_MEMBER_ID", func(r *joinGroup) { id := "j"; r.InstanceID = &id })
 }
 
 func TestClassicMembersOfConsumerGroups(t *testing.T) {
 	s := newScript(t)
-	s.beat("m", 0, "1 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
 	s.joinsClassic("", "a", "INCONSISTENT_GROUP_PROTOCOL", func(r *joinGroup) { r.ProtocolType = "connect" })
 	s.joinsClassic("", "a", "INCONSISTENT_GROUP_PROTOCOL", func(r *joinGroup) { r.Protocols = nil })
 	s.joinsClassic("", "a", "INCONSISTENT_GROUP_PROTOCOL", func(r *joinGroup) { r.Protocols[0].Metadata = []byte{9} })
 	// What was fenced comes back with what it had: it is to drop that first.
 	s.joinsClassic("gone", "", "UNKNOWN_MEMBER_ID", func(r *joinGroup) { r.Protocols[0].Metadata = metadata(1, "a | a:0") })
-	id := s.joinsClassic("", "b", "2", func(r *joinGroup) { r.Version = 3 })
+	id := s.joinsClassic("", "b", "3", func(r *joinGroup) { r.Version = 3 })
 	// All members of the classic protocol must have one in common.
 	s.joinsClassic("", "b", "INCONSISTENT_GROUP_PROTOCOL", func(r *joinGroup) { r.Protocols[0].Name = "other" })
-	s.syncs(id, 2, "INCONSISTENT_GROUP_PROTOCOL", func(r *kmsg.SyncGroupRequest) { r.Version = 5 })
+	s.syncs(id, 3, "INCONSISTENT_GROUP_PROTOCOL", func(r *kmsg.SyncGroupRequest) { r.Version = 5 })
 	other := "sticky"
-	s.syncs(id, 2, "INCONSISTENT_GROUP_PROTOCOL", func(r *kmsg.SyncGroupRequest) { r.Protocol = &other })
-	s.syncs("m", 1, "UNKNOWN_MEMBER_ID")
-	s.beatsClassic("m", 1, "UNKNOWN_MEMBER_ID")
-	s.syncs(id, 2, "b:0,1,2")
+	s.syncs(id, 3, "INCONSISTENT_GROUP_PROTOCOL", func(r *kmsg.SyncGroupRequest) { r.Protocol = &other })
+	s.syncs("m", 2, "UNKNOWN_MEMBER_ID")
+	s.beatsClassic("m", 2, "UNKNOWN_MEMBER_ID")
+	s.syncs(id, 3, "b:0,1,2")
 	// Its own session time-out holds.
 	s.pass(9_999)
-	s.beatsClassic(id, 2, "ok")
+	s.beatsClassic(id, 3, "ok")
 	s.pass(9_999)
-	s.beatsClassic(id, 2, "ok")
+	s.beatsClassic(id, 3, "ok")
 	s.pass(10_000)
-	s.beatsClassic(id, 2, "UNKNOWN_MEMBER_ID")
+	s.beatsClassic(id, 3, "UNKNOWN_MEMBER_ID")
 
 	// One that joins and does not sync in time is out; so is one that was told
 	// to join again and does not, though it goes on beating.
-	s.beat("m", 1, "3 -")
-	id = s.joinsClassic("", "b", "4", func(r *joinGroup) { r.Version = 3 })
+	s.beat("m", 2, "4 -")
+	id = s.joinsClassic("", "b", "5", func(r *joinGroup) { r.Version = 3 })
 	for range 3 {
 		s.pass(6_000)
-		s.beatsClassic(id, 4, "ok")
+		s.beatsClassic(id, 5, "ok")
 	}
 	s.pass(2_000)
-	s.beatsClassic(id, 4, "UNKNOWN_MEMBER_ID")
-	s.beat("m", 3, "5 -")
-	id = s.joinsClassic("", "b", "6", func(r *joinGroup) { r.Version = 3 })
-	s.syncs(id, 6, "b:0,1,2")
-	s.beat("m", 5, "7 a:0,1,2,3,4,5 x-1:0,1", topics("a", "x-1"))
+	s.beatsClassic(id, 5, "UNKNOWN_MEMBER_ID")
+	s.beat("m", 4, "6 -")
+	id = s.joinsClassic("", "b", "7", func(r *joinGroup) { r.Version = 3 })
+	s.syncs(id, 7, "b:0,1,2")
+	s.beat("m", 6, "8 a:0,1,2,3,4,5 x-1:0,1", topics("a", "x-1"))
 	for range 4 {
-		s.beatsClassic(id, 6, "REBALANCE_IN_PROGRESS")
+		s.beatsClassic(id, 7, "REBALANCE_IN_PROGRESS")
 		s.pass(6_000)
 	}
-	s.beatsClassic(id, 6, "UNKNOWN_MEMBER_ID")
+	s.beatsClassic(id, 7, "UNKNOWN_MEMBER_ID")
 }
 
 func TestLeaveGroupOfConsumerGroup(t *testing.T) {
 	s := newScript(t)
-	s.beat("m", 0, "1 a:0,1,2,3,4,5", joins("a"), instance("i"))
-	s.beat("n", 0, "2 none", joins("a"))
-	id := s.joinsClassic("", "b", "3", func(r *joinGroup) { r.Version = 3 })
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"), instance("i"))
+	s.beat("n", 0, "3 none", joins("a"))
+	id := s.joinsClassic("", "b", "4", func(r *joinGroup) { r.Version = 3 })
 	r := kmsg.NewPtrLeaveGroupRequest()
 	r.Version, r.Group = 3, "g"
 	add := func(member, instance string) {
@@ -395,12 +395,12 @@ func TestLeaveGroupOfConsumerGroup(t *testing.T) {
 	if want := "ok FENCED_INSTANCE_ID UNKNOWN_MEMBER_ID UNKNOWN_MEMBER_ID ok"; strings.Join(got, " ") != want {
 		t.Fatalf("got %v, want %s", got, want)
 	}
-	s.state("Assigning 4 3")
-	s.beat("n", 2, "4 a:0,1,2,3,4,5")
+	s.state("Assigning 5 4")
+	s.beat("n", 3, "5 a:0,1,2,3,4,5")
 	r = kmsg.NewPtrLeaveGroupRequest()
 	r.Version, r.Group, r.MemberID = 2, "g", "n"
 	if resp := s.do(r).(*kmsg.LeaveGroupResponse); resp.ErrorCode != 0 {
 		t.Fatalf("%+v", resp)
 	}
-	s.state("Empty 5 4")
+	s.state("Empty 6 5")
 }
