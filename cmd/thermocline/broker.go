@@ -19,6 +19,8 @@ import (
 	"thermocline/localstack/etcd"
 	"thermocline/metadata"
 	etcdstore "thermocline/metadata/etcd"
+	"thermocline/tiering/object"
+	"thermocline/tiering/object/storeurl"
 )
 
 // waitingEvery is how often a first broker says which peers it waits for.
@@ -69,6 +71,9 @@ func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err erro
 		return fmt.Errorf("http.listener: %w", err)
 	}
 	defer closing(&err, func() error { return admin.Close(context.Background()) })
+	if err := checkStore(ctx, c.StoreURL); err != nil {
+		return err
+	}
 	store, closeStore, err := openMetadata(ctx, c, log)
 	if err != nil {
 		return err
@@ -97,6 +102,16 @@ func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err erro
 	case err := <-b.Failed():
 		return err
 	}
+}
+
+// checkStore finds a wrong URL and missing credentials before etcd, which may
+// have to wait for other machines, is begun. It sends no request.
+func checkStore(ctx context.Context, url string) error {
+	s, err := storeurl.Open(ctx, url, object.Options{})
+	if err != nil {
+		return fmt.Errorf("store.url: %w", err)
+	}
+	return object.Close(s)
 }
 
 // closing joins the error of a deferred close to the function's own.
@@ -150,7 +165,7 @@ func startMember(ctx context.Context, c config.Config, log *slog.Logger) (*etcd.
 	}
 	server, err := etcd.Start(ctx, etcd.Config{
 		Name: mine, DataDir: filepath.Join(c.DataDir, "etcd"), ClientAddr: hostOf(c.EtcdClientURL),
-		PeerAddr: hostOf(c.EtcdPeerURL), InitialCluster: peers, Logger: log,
+		PeerAddr: hostOf(c.EtcdPeerURL), InitialCluster: peers, Logger: calmed(log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: %w", err)

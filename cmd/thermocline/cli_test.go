@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -137,5 +138,51 @@ func TestMistakesAreExplained(t *testing.T) {
 		if _, err := cli(t, tc.stdin, append(tc.args, "-b", b)...); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: want an error with %q, got %v", tc.args, tc.want, err)
 		}
+	}
+}
+
+func TestUnknownCommandsAreSaid(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"topic", "nosuch"}, `unknown command "nosuch" for "thermocline topic"`},
+		{[]string{"topic", "lis"}, "did you mean list?"},
+		{[]string{"group", "lags"}, "did you mean lag?"},
+		{[]string{"config", "print"}, "thermocline config --help"},
+	} {
+		if _, err := cli(t, "", tc.args...); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: want an error with %q, got %v", tc.args, tc.want, err)
+		}
+	}
+	if out := mustCLI(t, "", "topic"); !strings.Contains(out, "Available Commands") {
+		t.Errorf("without a command: expected help, found %q", out)
+	}
+}
+
+func TestNothingIsPublishedSilently(t *testing.T) {
+	b := fakeCluster(t)
+	cmd := root()
+	var said bytes.Buffer
+	cmd.SetErr(&said)
+	cmd.SetArgs([]string{"produce", "seeded", "/no/such/file", "-b", b})
+	if err := cmd.ExecuteContext(t.Context()); err == nil || said.Len() > 0 {
+		t.Fatalf("expected an error and no summary, found %v and %q", err, said.String())
+	}
+}
+
+func TestIdleConfigs(t *testing.T) {
+	value := func(s string) *string { return &s }
+	got := idleConfigs(map[string]*string{
+		"segment.bytes": value("1000"), "flush.ms": value("9223372036854775807"), "max.message.bytes": value("5"), "from.the.future": value("x"),
+	})
+	if len(got) != 1 || got[0].Name != "segment.bytes" || got[0].Why == "" {
+		t.Fatalf("expected segment.bytes alone, found %+v", got)
+	}
+}
+
+func TestAReaderThatGoesAwayIsNoError(t *testing.T) {
+	if err := readerWentAway(&os.PathError{Op: "write", Path: "stdout", Err: syscall.EPIPE}); err != nil {
+		t.Fatalf("expected no error, found %v", err)
 	}
 }

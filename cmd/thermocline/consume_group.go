@@ -391,7 +391,7 @@ func (g *groupReader) finished(ctx context.Context) (bool, error) {
 	}
 	g.askedGroup = time.Now()
 	committed, err := g.adm.FetchOffsets(ctx, g.o.group)
-	if err != nil {
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // nobody has joined yet
 		if kerr.IsRetriable(err) || ctx.Err() != nil {
 			return false, nil
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,8 +66,7 @@ next start on the same directory finds everything as it was, also after a crash.
 const devMark = "thermocline-dev"
 
 func (o *devOptions) run(ctx context.Context, out, errOut io.Writer) (err error) {
-	// The S3 library changes the process's working directory.
-	if o.dir, err = filepath.Abs(o.dir); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	// The S3 server's library changes the process's working directory.
@@ -78,11 +78,16 @@ func (o *devOptions) run(ctx context.Context, out, errOut io.Writer) (err error)
 		return err
 	}
 	defer closing(&err, lock.Close)
+	if err := o.portsFree(); err != nil {
+		return err
+	}
 	level := "warn"
 	if o.verbose {
 		level = "info"
 	}
-	log := newLogger(errOut, level, "text")
+	var least slog.LevelVar
+	least.Set(slog.LevelDebug)
+	log := slog.New(floor{newLogger(errOut, level, "text").Handler(), &least})
 	stack := &devStack{o: o, log: log}
 	defer closing(&err, stack.close)
 	start := time.Now()
@@ -93,10 +98,66 @@ func (o *devOptions) run(ctx context.Context, out, errOut io.Writer) (err error)
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(out, "\nstopping")
+		if !o.verbose {
+			least.Set(slog.LevelError) // that brokers miss each other is no news now
+		}
 		return nil
 	case err := <-stack.failed:
 		return err
 	}
+}
+
+// check reports what is wrong with the flags, before anything is touched.
+func (o *devOptions) check() error {
+	if o.brokers != 1 && o.brokers < 3 || o.brokers > maxDevBrokers {
+		return fmt.Errorf("--brokers is 1, or 3 to %d, not %d: a majority of two is both of them, so that two brokers serve less often than one", maxDevBrokers, o.brokers)
+	}
+	if o.kafkaPort < 1 || o.kafkaPort+o.brokers-1 > 65535 {
+		return fmt.Errorf("--port is the first of %d ports from 1 to 65535, not %d", o.brokers, o.kafkaPort)
+	}
+	for _, a := range []struct{ flag, addr string }{{"--http", o.httpAddr}, {"--s3", o.s3Addr}} {
+		if _, _, err := net.SplitHostPort(a.addr); err != nil {
+			return fmt.Errorf("%s is host:port, not %q", a.flag, a.addr)
+		}
+	}
+	_, err := o.config(0, "memory:flags", "127.0.0.1:0")
+	return err
+}
+
+// maxDevBrokers bounds what one process is asked to be.
+const maxDevBrokers = 9
+
+// taken says which flag to use when something else has a port.
+func taken(flag, what string, err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) && !strings.Contains(err.Error(), "address already in use") {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%s: %w: is another local stack running? Stop it, or give this one ports of its own with --port, --http and --s3 (here it is %s)", what, err, flag)
+}
+
+// portsFree tries the ports before anything is started, so that a stack whose
+// ports are taken does not begin to start.
+func (o *devOptions) portsFree() error {
+	if err := tryListen(o.s3Addr); err != nil {
+		return taken("--s3", "the S3 store", err)
+	}
+	if err := tryListen(o.httpAddr); err != nil {
+		return taken("--http", "the HTTP listener", err)
+	}
+	for i := range o.brokers {
+		if err := tryListen(fmt.Sprintf("127.0.0.1:%d", o.kafkaPort+i)); err != nil {
+			return taken("--port", fmt.Sprintf("Kafka port of broker %d", i+1), err)
+		}
+	}
+	return nil
+}
+
+func tryListen(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // takeDirectory makes, empties (--fresh) and locks the data directory. A
@@ -161,11 +222,11 @@ func (s *devStack) start(ctx context.Context) error {
 		return err
 	}
 	if s.s3, err = s3.Start(ctx, s3.Config{Dir: filepath.Join(s.o.dir, "s3"), Addr: s.o.s3Addr, AccessKey: "thermocline", SecretKey: s.secret}); err != nil {
-		return fmt.Errorf("the S3 store on %s: %w", s.o.s3Addr, err)
+		return taken("--s3", "the S3 store", err)
 	}
 	s.admin, err = broker.StartAdmin(s.o.httpAddr, s.ready, s.status)
 	if err != nil {
-		return fmt.Errorf("the HTTP listener: %w", err)
+		return taken("--http", "the HTTP listener", err)
 	}
 	for i := range s.o.brokers {
 		if err := s.startBroker(ctx, i); err != nil {
@@ -176,7 +237,11 @@ func (s *devStack) start(ctx context.Context) error {
 }
 
 func (s *devStack) startBroker(ctx context.Context, i int) error {
-	c, err := s.config(i)
+	peer, err := freeLoopback()
+	if err != nil {
+		return err
+	}
+	c, err := s.o.config(i, fmt.Sprintf("minio://thermocline:%s@%s", s.secret, s.bucketURL()), peer)
 	if err != nil {
 		return err
 	}
@@ -201,25 +266,27 @@ func (s *devStack) startBroker(ctx context.Context, i int) error {
 	return s.admin.Export(b)
 }
 
-func (s *devStack) config(i int) (config.Config, error) {
-	peer, err := freeLoopback()
-	if err != nil {
-		return config.Config{}, err
-	}
+// bucketURL is where the brokers' objects are, without scheme and credentials.
+func (s *devStack) bucketURL() string {
+	return fmt.Sprintf("%s/%s/cluster", s.s3.Addr(), s.s3.Bucket())
+}
+
+// config is what the broker of number i runs with.
+func (o *devOptions) config(i int, store, peer string) (config.Config, error) {
 	set := map[string]string{
 		"node.id":          fmt.Sprint(i + 1),
-		"listeners":        fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", s.o.kafkaPort+i),
+		"listeners":        fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", o.kafkaPort+i),
 		"peer.listener":    peer,
-		"data.dir":         filepath.Join(s.o.dir, fmt.Sprintf("broker%d", i+1)),
-		"cluster.brokers":  fmt.Sprint(s.o.brokers),
-		"shard.replicas":   fmt.Sprint(min(3, s.o.brokers)),
+		"data.dir":         filepath.Join(o.dir, fmt.Sprintf("broker%d", i+1)),
+		"cluster.brokers":  fmt.Sprint(o.brokers),
+		"shard.replicas":   fmt.Sprint(min(3, o.brokers)),
 		"etcd.endpoints":   "in-process",
-		"store.url":        fmt.Sprintf("minio://thermocline:%s@%s/%s/cluster", s.secret, s.s3.Addr(), s.s3.Bucket()),
+		"store.url":        store,
 		"wal.max.bytes":    "512MiB",
 		"tail.cache.bytes": "64MiB",
 		"cold.cache.bytes": "64MiB",
 	}
-	extra, err := parseConfigs(s.o.settings)
+	extra, err := parseConfigs(o.settings)
 	if err != nil {
 		return config.Config{}, err
 	}
@@ -291,21 +358,23 @@ func (s *devStack) welcome(out io.Writer, took time.Duration) {
 	for _, b := range s.brokers {
 		addrs = append(addrs, b.KafkaAddr())
 	}
-	fmt.Fprintf(out, `Thermocline is ready (%v).
+	fmt.Fprintf(out, `Thermocline is ready (%[1]v).
 
-  Kafka     %s
-  S3 store  %s (bucket %s, access key thermocline, secret in %s)
-  metrics   http://%s/metrics, /readyz, /status, /debug/pprof
-  data      %s
+  Kafka     %[2]s
+  store     minio://%[3]s (access key thermocline, secret in %[4]s)
+  metrics   http://%[5]s/metrics, /readyz, /status, /debug/pprof
+  data      %[6]s
 
 Try:
   thermocline topic create hello --partitions 3
   seq 1000 | thermocline produce hello
   thermocline consume hello --until-end
   thermocline topic roll hello --wait
+  export MINIO_ACCESS_KEY=thermocline MINIO_SECRET_KEY=$(cat %[4]s)
+  thermocline inspect manifest --store minio://%[3]s
 
 Ctrl-C stops it; the data stays.
-`, took.Round(time.Millisecond), strings.Join(addrs, ","), s.s3.Endpoint(), s.s3.Bucket(), filepath.Join(s.o.dir, "s3-secret"), s.admin.Addr(), s.o.dir)
+`, took.Round(time.Millisecond), strings.Join(addrs, ","), s.bucketURL(), filepath.Join(s.o.dir, "s3-secret"), s.admin.Addr(), s.o.dir)
 }
 
 // close stops everything in the reverse order of the start. Brokers go

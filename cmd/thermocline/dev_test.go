@@ -161,11 +161,18 @@ func TestDevKeepsEverythingOverCtrlCAndKill(t *testing.T) {
 
 	s := devProcess(t, dir, port)
 	s.waitReady(t)
+	if store := fmt.Sprintf("minio://127.0.0.1:%d/thermocline/cluster", port+4); !strings.Contains(s.output(), store) {
+		t.Fatalf("expected the store's URL %s in\n%s", store, s.output())
+	}
 	mustCLI(t, "", "topic", "create", "kept", "-p", "1", "-b", b)
 	mustCLI(t, numbers(1, 100), "produce", "kept", "-q", "-b", b)
 	secondStackFails(t, dir)
+	portsTaken(t, port)
 	inspectStack(t, filepath.Join(dir, "data"), port)
 	s.interrupt(t)
+	if strings.Contains(s.output(), "WARN") {
+		t.Fatalf("a start or a stop warned of itself:\n%s", s.output())
+	}
 
 	s = devProcess(t, dir, port)
 	s.waitReady(t)
@@ -239,6 +246,10 @@ func inspectStack(t *testing.T, data string, port int) {
 	t.Setenv("MINIO_ACCESS_KEY", "thermocline")
 	t.Setenv("MINIO_SECRET_KEY", strings.TrimSpace(string(secret)))
 	store := fmt.Sprintf("minio://127.0.0.1:%d/thermocline/cluster", port+4)
+	_, err = cli(t, "", "inspect", "manifest", "--store", "file://"+filepath.Join(data, "s3"))
+	if err == nil || !strings.Contains(err.Error(), "--store minio://") || !strings.Contains(err.Error(), ".seg") {
+		t.Fatalf("the S3 server's own directory: expected what to write instead, found %v", err)
+	}
 	var m manifestReport
 	inspectJSON(t, &m, "manifest", "--store", store, "--verify")
 	records, key := uint64(0), ""
@@ -260,5 +271,41 @@ func inspectJSON(t *testing.T, v any, args ...string) {
 	out := mustCLI(t, "", append([]string{"inspect", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(out), v); err != nil {
 		t.Fatalf("%v in %s", err, out)
+	}
+}
+
+// portsTaken: a stack in another directory says which flags give it other ports.
+func portsTaken(t *testing.T, port int) {
+	t.Helper()
+	s := devProcess(t, t.TempDir(), port)
+	if err := s.waitEnd(t); err == nil {
+		t.Fatal("a second stack on the same ports ended well")
+	}
+	for _, want := range []string{"--port", "--http", "--s3"} {
+		if !strings.Contains(s.output(), want) {
+			t.Fatalf("a second stack on the same ports: expected %s in %q", want, s.output())
+		}
+	}
+}
+
+func TestDevChecksItsFlagsFirst(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--brokers", "2"}, "--brokers"},
+		{[]string{"--brokers", "100"}, "--brokers"},
+		{[]string{"--port", "70000"}, "--port"},
+		{[]string{"--s3", "9645"}, "--s3"},
+		{[]string{"--http", "here"}, "--http"},
+		{[]string{"--set", "wal.max.byte=1GiB"}, "wal.max.bytes"},
+	} {
+		if _, err := cli(t, "", append([]string{"dev", "--data-dir", dir}, tc.args...)...); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: want an error with %q, got %v", tc.args, tc.want, err)
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data directory was touched: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func refused(err error, message string) error {
 		}
 		return fmt.Errorf("%s: %w", message, err)
 	}
-	text := strings.TrimSuffix(strings.TrimSpace(message), ".")
+	text := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(message), k.Message+": "), ".")
 	if description := strings.TrimSuffix(k.Description, "."); text == "" || text == description {
 		text = cmp.Or(plainly[k], description)
 	}

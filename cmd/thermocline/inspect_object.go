@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,11 +36,62 @@ func (b *bucket) addFlags(cmd *cobra.Command) {
 }
 
 func (b *bucket) open(ctx context.Context) (object.Store, error) {
-	s, err := storeurl.Open(ctx, b.url, object.Options{MaxConns: inspectConns})
+	target, err := storeurl.Parse(b.url)
+	if err == nil && target.File != "" {
+		err = readsAsStore(target.File)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--store: %w", err)
+	}
+	s, err := target.Open(ctx, object.Options{MaxConns: inspectConns})
 	if err != nil {
 		return nil, fmt.Errorf("--store: %w", err)
 	}
 	return s, nil
+}
+
+// readsAsStore refuses a directory that is no file:// store: opened as one, it
+// would be made one, and look empty.
+func readsAsStore(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return err
+	}
+	served := servedSegment(dir)
+	if _, err := os.Stat(filepath.Join(dir, serverMark)); err == nil || served != "" {
+		text := fmt.Sprintf("%s is the directory of an S3 server (thermocline dev, thermocline s3), and no file:// store: "+
+			"while the server runs, write --store minio://host:port/bucket/prefix (for dev: minio://127.0.0.1:9645/thermocline/cluster, with MINIO_ACCESS_KEY and MINIO_SECRET_KEY set)", dir)
+		if served != "" {
+			text += "; a segment can be read without it: thermocline inspect segment " + served
+		}
+		return errors.New(text)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".uploads")); err != nil {
+		return fmt.Errorf("%s is no file:// store: a broker that has it as its store.url makes a folder .uploads in it, which is missing", dir)
+	}
+	return nil
+}
+
+// serverMark is a folder that the S3 server of a local stack makes.
+const serverMark = ".vgwlocks"
+
+// walkMax bounds the search for what an S3 server keeps.
+const walkMax = 100_000
+
+// servedSegment finds a segment under its plain name; in a file:// store names
+// of objects end in .o.
+func servedSegment(dir string) string {
+	found, seen := "", 0
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // what cannot be read is not the answer
+		seen++
+		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, ".seg") {
+			found = path
+		}
+		if found != "" || seen > walkMax {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return found
 }
 
 // find returns the cluster to look at: the one named, or the only one.

@@ -36,13 +36,33 @@ func (h leveled) WithGroup(name string) slog.Handler {
 
 // onlyErrors silences what a part says below the level of errors: the embedded
 // etcd of a local stack warns of states that are normal when it begins.
-func onlyErrors(log *slog.Logger) *slog.Logger { return slog.New(errorsOnly{log.Handler()}) }
-
-type errorsOnly struct{ slog.Handler }
-
-func (h errorsOnly) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
+func onlyErrors(log *slog.Logger) *slog.Logger {
+	return slog.New(floor{log.Handler(), slog.LevelError})
 }
 
-func (h errorsOnly) WithAttrs(a []slog.Attr) slog.Handler { return errorsOnly{h.Handler.WithAttrs(a)} }
-func (h errorsOnly) WithGroup(name string) slog.Handler   { return errorsOnly{h.Handler.WithGroup(name)} }
+// calmed silences what a part says below the level of warnings, unless all is
+// to be seen: an etcd member that waits for the others repeats itself several
+// times a second, and the broker says in one line whom it waits for.
+func calmed(log *slog.Logger) *slog.Logger {
+	if log.Enabled(context.Background(), slog.LevelDebug) {
+		return log
+	}
+	return slog.New(floor{log.Handler(), slog.LevelWarn})
+}
+
+// floor passes on records from a level up.
+type floor struct {
+	slog.Handler
+	least slog.Leveler
+}
+
+// Enabled implements slog.Handler.
+func (h floor) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= h.least.Level() && h.Handler.Enabled(ctx, l)
+}
+
+// WithAttrs implements slog.Handler.
+func (h floor) WithAttrs(a []slog.Attr) slog.Handler { return floor{h.Handler.WithAttrs(a), h.least} }
+
+// WithGroup implements slog.Handler.
+func (h floor) WithGroup(name string) slog.Handler { return floor{h.Handler.WithGroup(name), h.least} }

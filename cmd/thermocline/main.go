@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -38,10 +39,35 @@ for as long as retention says.
   thermocline topic create flights      work with topics, on any Kafka cluster
   thermocline produce flights < file    publish lines
   thermocline consume flights           read them
+  thermocline group lag                 how far consumer groups are behind
   thermocline inspect …                 look into every file and object written`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(topicCommand(), produceCommand(), consumeCommand(), configCommand(), brokerCommand(), etcdCommand(), s3Command(), devCommand(), inspectCommand(), benchCommand(), bareNodeCommand(), groupCommand())
+	refuseUnknown(cmd)
 	return cmd
+}
+
+// refuseUnknown makes every command that only holds others say what it does
+// not know. The library prints the help instead, and succeeds.
+func refuseUnknown(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		refuseUnknown(c)
+	}
+	if !cmd.HasSubCommands() || cmd.Runnable() {
+		return
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		hint := ""
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
+		}
+		return fmt.Errorf("unknown command %q for %q%s: see %s --help", args[0], cmd.CommandPath(), hint, cmd.CommandPath())
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }

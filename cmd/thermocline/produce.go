@@ -89,6 +89,7 @@ func (o *produceOptions) run(cmd *cobra.Command, c *cluster, topic string, files
 	for _, r := range inputs(files, cmd.InOrStdin()) {
 		if err := r.each(o.input, p.publish); err != nil {
 			p.flush()
+			p.fail(err)
 			return err
 		}
 	}
@@ -256,7 +257,7 @@ func (p *publisher) flush() error {
 		return err
 	}
 	if err := p.failure(); err != nil {
-		return fmt.Errorf("%d of %d records were acknowledged, then: %w%s", p.acked.Load(), p.sent, err, hint(err))
+		return fmt.Errorf("%d of %d records were acknowledged, then: %w%s", p.acked.Load(), p.sent, refused(err, ""), hint(err))
 	}
 	return nil
 }
@@ -272,6 +273,9 @@ func (p *publisher) progress(w io.Writer, quiet bool) (stop func()) {
 		verb := "publishing"
 		if final {
 			verb = "published"
+			if n == 0 && p.failure() != nil {
+				return "" // the error says it
+			}
 		}
 		return fmt.Sprintf("%s %d records, %.1f MB, %.0f records/s, %.1f MB/s", verb, n, b/1e6, float64(n)/secs, b/1e6/secs)
 	})
@@ -282,6 +286,8 @@ func hint(err error) string {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return " (create it with: thermocline topic create TOPIC)"
+	case errors.Is(err, kerr.InvalidRecord):
+		return " (records of a compacted topic need keys; timestamps must lie within message.timestamp.before.max.ms and .after.max.ms)"
 	case errors.Is(err, kerr.MessageTooLarge):
 		return " (the topic's max.message.bytes is the limit)"
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // reportProgress prints line(false) once a second when w is a terminal, and
-// line(true) when the returned function is called.
+// line(true), if it is not empty, when the returned function is called.
 func reportProgress(w io.Writer, line func(final bool) string) (stop func()) {
 	done, finished := make(chan struct{}), make(chan struct{})
 	terminal := isTerminal(w)
@@ -33,7 +33,9 @@ func reportProgress(w io.Writer, line func(final bool) string) (stop func()) {
 		if terminal {
 			fmt.Fprint(w, "\r\033[K")
 		}
-		fmt.Fprintln(w, line(true))
+		if last := line(true); last != "" {
+			fmt.Fprintln(w, last)
+		}
 	}
 }
 
