@@ -38,7 +38,15 @@ func (c *Coordinator) consumerJoin(now int64, g *groupState, call *Call, r *kmsg
 	if id == "" {
 		id = c.o.NewID()
 	}
-	profile, owned, err := c.classicJoiner(cg, id, r)
+	if err := c.checkJoiner(cg, id, r); err != nil {
+		c.reply(call, joinError(r.MemberID, err))
+		return
+	}
+	if r.Version >= 4 && r.MemberID == "" && r.InstanceID == nil {
+		c.reply(call, joinError(id, kerr.MemberIDRequired))
+		return
+	}
+	profile, owned, err := c.readJoin(r)
 	if err != nil {
 		c.reply(call, joinError(r.MemberID, err))
 		return
@@ -47,10 +55,6 @@ func (c *Coordinator) consumerJoin(now int64, g *groupState, call *Call, r *kmsg
 		// It was fenced, does not know, and might commit what others have by
 		// now. Kafka takes it for a new member.
 		c.reply(call, joinError("", kerr.UnknownMemberID))
-		return
-	}
-	if r.Version >= 4 && r.MemberID == "" && r.InstanceID == nil {
-		c.reply(call, joinError(id, kerr.MemberIDRequired))
 		return
 	}
 	ch := &change{g: g, cg: cg}
@@ -94,23 +98,28 @@ type classicSays struct {
 	classic *classicProfile
 }
 
-// classicJoiner reads a JoinGroup, and refuses what the group cannot have.
-func (c *Coordinator) classicJoiner(cg *consumerGroup, id string, r *kmsg.JoinGroupRequest) (classicSays, ownedSet, *kerr.Error) {
-	var says classicSays
-	owned := ownedSet{said: true, all: make(map[partition]bool)}
+// checkJoiner refuses whom the group cannot have.
+func (c *Coordinator) checkJoiner(cg *consumerGroup, id string, r *kmsg.JoinGroupRequest) *kerr.Error {
 	switch {
 	case c.o.ConsumerMigration == "disabled":
 		// Otherwise the group would have both protocols for good (KAFKA-20640).
-		return says, owned, kerr.InconsistentGroupProtocol
+		return kerr.InconsistentGroupProtocol
 	case len(id) > memberIDMax:
-		return says, owned, kerr.InvalidRequest
+		return kerr.InvalidRequest
 	}
 	if no := c.checkSize(cg, r.MemberID); no != nil {
-		return says, owned, no.err
+		return no.err
 	}
 	if r.ProtocolType != consumerProtocolType || !cg.supports(r.Protocols) {
-		return says, owned, kerr.InconsistentGroupProtocol
+		return kerr.InconsistentGroupProtocol
 	}
+	return nil
+}
+
+// readJoin reads a JoinGroup: what the member says, and what it owns.
+func (c *Coordinator) readJoin(r *kmsg.JoinGroupRequest) (classicSays, ownedSet, *kerr.Error) {
+	var says classicSays
+	owned := ownedSet{said: true, all: make(map[partition]bool)}
 	var s kmsg.ConsumerMemberMetadata
 	if err := s.ReadFrom(r.Protocols[0].Metadata); err != nil {
 		return says, owned, kerr.InconsistentGroupProtocol

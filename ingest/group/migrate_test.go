@@ -323,7 +323,7 @@ func TestClassicMembersOfConsumerGroups(t *testing.T) {
 	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
 	s.joinsClassic("", "a", "INCONSISTENT_GROUP_PROTOCOL", func(r *joinGroup) { r.ProtocolType = "connect" })
 	s.joinsClassic("", "a", "INCONSISTENT_GROUP_PROTOCOL", func(r *joinGroup) { r.Protocols = nil })
-	s.joinsClassic("", "a", "INCONSISTENT_GROUP_PROTOCOL", func(r *joinGroup) { r.Protocols[0].Metadata = []byte{9} })
+	s.joinsClassic("", "a", "INCONSISTENT_GROUP_PROTOCOL", func(r *joinGroup) { r.Version, r.Protocols[0].Metadata = 3, []byte{9} })
 	// What was fenced comes back with what it had: it is to drop that first.
 	s.joinsClassic("gone", "", "UNKNOWN_MEMBER_ID", func(r *joinGroup) { r.Protocols[0].Metadata = metadata(1, "a | a:0") })
 	id := s.joinsClassic("", "b", "3", func(r *joinGroup) { r.Version = 3 })
