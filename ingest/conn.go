@@ -199,12 +199,16 @@ func (c *conn) readPrefix() (size int, key, version int16, err error) {
 			return 0, 0, 0, err
 		}
 	}
-	if _, err := io.ReadFull(c.in, b[:]); err != nil {
-		return 0, 0, 0, fmt.Errorf("request prefix: %w", err)
+	// The size is judged by itself: what is no request need not be waited for.
+	if _, err := io.ReadFull(c.in, b[:4]); err != nil {
+		return 0, 0, 0, fmt.Errorf("request size: %w", err)
 	}
 	size = int(int32(binary.BigEndian.Uint32(b[:])))
 	if size < minFrame || size > c.srv.cfg.MaxRequestBytes {
 		return 0, 0, 0, fmt.Errorf("request size: expected %d to %d, found %d", minFrame, c.srv.cfg.MaxRequestBytes, size)
+	}
+	if _, err := io.ReadFull(c.in, b[4:]); err != nil {
+		return 0, 0, 0, fmt.Errorf("request prefix: %w", err)
 	}
 	return size, int16(binary.BigEndian.Uint16(b[4:])), int16(binary.BigEndian.Uint16(b[6:])), nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -20,6 +21,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // hostileFrames must each close their connection with one log line.
 var hostileFrames = map[string][]byte{
+	"size alone, negative":      {0xff, 0xff, 0xff, 0xff},
+	"size alone, 2 GiB":         {0x7f, 0xff, 0xff, 0xff},
+	"size alone, tiny":          {0, 0, 0, 3},
 	"negative size":             {0xff, 0xff, 0xff, 0xff, 0, 18, 0, 0},
 	"size of 2 GiB":             {0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 9},
 	"tiny size":                 {0, 0, 0, 3, 0, 18, 0, 0},
@@ -50,6 +54,42 @@ func TestHostileFrames(t *testing.T) {
 			}
 			ask[*kmsg.ApiVersionsResponse](good, kmsg.NewPtrApiVersionsRequest()) // nobody else is hurt
 			eventually(t, "byte budget is given back", func() bool { return s.requestBytes.sem.TryAcquire(s.requestBytes.total) })
+		})
+	}
+}
+
+// TestStalledFramesAreClosed: whatever a begun frame lacks, it is waited for
+// for a bounded time. The time is the bubble's.
+func TestStalledFramesAreClosed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sent   []byte
+		within time.Duration
+	}{
+		"one byte":              {[]byte{0}, frameWait},
+		"size alone":            {[]byte{0, 0, 0, 12}, frameWait},
+		"size, key and version": {[]byte{0, 0, 0, 12, 0, 3, 0, 9}, 2 * frameWait},
+		"half a frame":          {[]byte{0, 0, 0, 12, 0, 3, 0, 9, 0, 0}, 2 * frameWait},
+		"a large frame's begin": {[]byte{0, 0x10, 0, 0, 0, 0, 0, 9, 0, 0}, 2*frameWait + (1<<20)/frameRate*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := NewServer(testConfig(), newFakeCluster(1), newFakeCluster(1), newFakeCold(), newFakeCluster(1).coordinators)
+				if err != nil {
+					t.Fatal(err)
+				}
+				client, server := net.Pipe()
+				defer client.Close()
+				c := newConn(s, server)
+				go c.readLoop()
+				begun := time.Now()
+				if _, err := client.Write(tc.sent); err != nil {
+					t.Fatal(err)
+				}
+				<-c.ctx.Done()
+				if took := time.Since(begun); took > tc.within {
+					t.Errorf("closed after %v, expected at most %v", took, tc.within)
+				}
+			})
 		})
 	}
 }

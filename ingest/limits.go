@@ -100,8 +100,11 @@ const (
 	// maxProduceWait caps a produce request's timeout_ms.
 	maxProduceWait = 5 * time.Minute
 
-	// frameWait and frameRate bound how long a begun frame may take to arrive:
-	// it holds byte budget.
+	// frameWait and frameRate bound how long a begun frame may take to arrive,
+	// since it holds byte budget: key and version frameWait from the first byte
+	// on, the rest frameWait and its size at frameRate. A client that stalls in
+	// a frame is closed then (Kafka waits for connections.max.idle.ms, ten
+	// minutes); a size that no request has closes the connection at once.
 	frameWait = 30 * time.Second
 	frameRate = 256 << 10 // bytes per second
 	// writeWait and writeRate bound how long an answer may take to leave.
