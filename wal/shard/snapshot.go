@@ -15,6 +15,15 @@ import (
 // snapshotRetryTicks waits after a snapshot could not be written.
 const snapshotRetryTicks = 100
 
+// A shard's log may be trimmable with every entry: coordinator records need no
+// segment. Under pressure snapshots that free little therefore keep a distance
+// (half a second), and one that grows with what they write: a tick for each
+// snapshotTickBytes, which is some 20 MiB/s.
+const (
+	pressureTicks     = 10
+	snapshotTickBytes = 1 << 20
+)
+
 // SnapshotMeta is what a snapshot says about itself beside the state.
 type SnapshotMeta struct {
 	Shard       wal.ShardID
@@ -66,6 +75,8 @@ type snapshots struct {
 	task           *SnapshotTask
 	requested      bool
 	pressure       bool
+	pressureTick   uint64 // before it a snapshot must pay, also under pressure
+	lookedTick     uint64 // when that was last looked at
 	retryTick      uint64
 	checkedTrim    uint64
 	lastImageBytes int64
@@ -154,12 +165,7 @@ func (c *Core) decideSnapshot() {
 	}
 	trim := min(c.sm.TrimmableIndex(), c.applied)
 	if !c.requested {
-		if trim <= c.st.trimmed || trim == c.checkedTrim {
-			return
-		}
-		c.checkedTrim = trim
-		frees := c.st.bytesThrough(trim)
-		if !c.pressure && (frees < c.o.SnapshotMinBytes || frees < int64(c.o.SnapshotFreesFactor)*c.lastImageBytes) {
+		if trim <= c.st.trimmed || trim == c.checkedTrim || !c.worthSnapshot(trim) {
 			return
 		}
 	}
@@ -169,6 +175,7 @@ func (c *Core) decideSnapshot() {
 		return
 	}
 	c.lastImageBytes = int64(img.SizeEstimate())
+	c.pressureTick = c.tick + pressureTicks + uint64(c.lastImageBytes/snapshotTickBytes)
 	term, err := c.st.Term(c.applied)
 	if err != nil {
 		c.fail(fmt.Errorf("shard: term of applied index %d: %w", c.applied, err))
@@ -187,6 +194,22 @@ func (c *Core) decideSnapshot() {
 	if c.o.Bugs.PointerBeforeFile {
 		c.SnapshotWritten(c.task, nil)
 	}
+}
+
+// worthSnapshot tells whether a snapshot up to trim pays, or is needed by the
+// budget and not too soon after the last one.
+func (c *Core) worthSnapshot(trim uint64) bool {
+	soon := c.pressure && c.tick < c.pressureTick
+	if soon && c.lookedTick == c.tick {
+		return false // counting the bytes once in a tick is enough
+	}
+	c.lookedTick = c.tick
+	frees := c.st.bytesThrough(trim)
+	pays := frees >= c.o.SnapshotMinBytes && frees >= int64(c.o.SnapshotFreesFactor)*c.lastImageBytes
+	if !soon {
+		c.checkedTrim = trim // else it is looked at again
+	}
+	return pays || c.pressure && !soon
 }
 
 // SnapshotWritten says that the task's file is durable: only now its pointer
