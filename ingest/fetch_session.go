@@ -67,13 +67,15 @@ type fetchSession struct {
 	watched, quiet bool
 
 	// Guarded by the cache's lock.
+	made   time.Time
 	used   time.Time
 	size   int
 	closed bool
 }
 
 // sessionIdle is Kafka's min.incremental.fetch.session.eviction.ms: a session
-// unused for so long may be evicted for a new one.
+// unused for so long may be evicted for a new one, and one that was made so
+// long ago for a larger one.
 const sessionIdle = 2 * time.Minute
 
 // sessionCache holds the sessions of all connections, bounded by slots and by
@@ -103,11 +105,11 @@ func (c *sessionCache) open(parts []*fetchPart, byID bool, now time.Time) *fetch
 		return nil
 	}
 	for len(c.m) >= c.slots || c.parts+len(parts) > maxSessionPartitions {
-		if !c.evict(now) {
+		if !c.evict(now, len(parts)) {
 			return nil
 		}
 	}
-	s := &fetchSession{turn: make(chan struct{}, 1), byID: byID, epoch: 1, parts: make(map[partKey]*fetchPart, len(parts)), used: now, size: len(parts)}
+	s := &fetchSession{turn: make(chan struct{}, 1), byID: byID, epoch: 1, parts: make(map[partKey]*fetchPart, len(parts)), made: now, used: now, size: len(parts)}
 	for s.id == 0 || c.m[s.id] != nil {
 		s.id = rand.Int32()
 	}
@@ -121,18 +123,27 @@ func (c *sessionCache) open(parts []*fetchPart, byID bool, now time.Time) *fetch
 	return s
 }
 
-// evict removes the session that was unused longest, if that is long enough.
-func (c *sessionCache) evict(now time.Time) bool {
-	var oldest *fetchSession
+// evict removes the session that was unused longest, if that is long enough,
+// else the smallest of those that had their time, if the new one is larger:
+// Kafka's rules, without the privilege of followers, which do not fetch here.
+func (c *sessionCache) evict(now time.Time, size int) bool {
+	var oldest, smallest *fetchSession
 	for _, s := range c.m {
 		if oldest == nil || s.used.Before(oldest.used) {
 			oldest = s
 		}
+		if now.Sub(s.made) >= sessionIdle && (smallest == nil || s.size < smallest.size) {
+			smallest = s
+		}
 	}
-	if oldest == nil || now.Sub(oldest.used) < sessionIdle {
+	switch {
+	case oldest != nil && now.Sub(oldest.used) >= sessionIdle:
+		c.drop(oldest)
+	case smallest != nil && smallest.size < size:
+		c.drop(smallest)
+	default:
 		return false
 	}
-	c.drop(oldest)
 	return true
 }
 

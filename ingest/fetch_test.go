@@ -205,6 +205,36 @@ func TestFetchSessionCacheIsBounded(t *testing.T) {
 	if c.len() != 2 || c.parts != 2 {
 		t.Errorf("expected 2 sessions and 2 partitions, found %d and %d", c.len(), c.parts)
 	}
+	// One that was made long ago, though in use, goes for a larger one only.
+	later := now.Add(3 * sessionIdle)
+	many := func(n int) []*fetchPart {
+		out := make([]*fetchPart, n)
+		for i := range out {
+			out[i] = &fetchPart{partition: int32(i)}
+		}
+		return out
+	}
+	big := newSessionCache(2)
+	for _, n := range []int{3, 5} {
+		s := big.open(many(n), false, now)
+		big.done(s)
+		if _, err := big.use(testContext(t), s.id, later); err != nil {
+			t.Fatal(err)
+		}
+		big.done(s)
+	}
+	if big.open(many(3), false, later) != nil {
+		t.Error("a session of the same size has evicted one in use")
+	}
+	if big.open(many(4), false, later) == nil || big.len() != 2 || big.parts != 9 {
+		t.Errorf("a larger session: %d sessions with %d partitions", big.len(), big.parts)
+	}
+	if big.open(many(9), false, later) == nil || big.parts != 13 {
+		t.Errorf("a larger session in place of one that had its time: %d partitions", big.parts)
+	}
+	if big.open(many(99), false, later) != nil {
+		t.Error("sessions made just now were evicted")
+	}
 	if c.open(make([]*fetchPart, maxFetchSessionPartitions+1), false, now) != nil {
 		t.Error("a session beyond the limit of partitions")
 	}

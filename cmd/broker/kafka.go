@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 
 	"thermocline/cmd/config"
@@ -46,6 +47,15 @@ func (b *Broker) ingestConfig() ingest.Config {
 	c.ReplicationFactor = int16(b.cfg.ReplicationFactor)
 	c.ShardReplicas = int16(b.cfg.ShardReplicas)
 	c.MessageMaxBytes = int(b.cfg.MessageMaxBytes)
+	v := b.cfg.Broker()
+	c.FetchMaxBytes = int(v.Int("fetch.max.bytes"))
+	c.FetchMemory = max(c.FetchMemory, int64(c.FetchMaxBytes))
+	c.FetchSessions = int(v.Int("max.incremental.fetch.session.cache.slots"))
+	c.MaxIdle = v.Millis("connections.max.idle.ms")
+	c.DeleteTopics = v.Bool("delete.topic.enable")
+	if n := v.Int("max.connections.per.ip"); n < math.MaxInt32 {
+		c.MaxConnectionsPerIP = int(n)
+	}
 	c.DataDir, c.StoreName = b.cfg.DataDir, b.uploads.String()
 	c.Static, c.Own = b.staticSettings()
 	c.Logger = b.log
