@@ -13,12 +13,17 @@ import (
 // worldTopics is a cluster's topics; changes make a new one.
 type worldTopics struct {
 	byName  map[string]Topic
+	byID    map[[16]byte]Topic // nil: byName is searched
 	deleted map[[16]byte]bool
 	next    byte
 }
 
 func (w *worldTopics) Topic(name string) (Topic, bool) { t, ok := w.byName[name]; return t, ok }
 func (w *worldTopics) TopicByID(id [16]byte) (Topic, bool) {
+	if w.byID != nil {
+		t, ok := w.byID[id]
+		return t, ok
+	}
 	for _, t := range w.byName {
 		if t.ID == id {
 			return t, true
@@ -28,6 +33,15 @@ func (w *worldTopics) TopicByID(id [16]byte) (Topic, bool) {
 }
 func (w *worldTopics) Names() []string          { return slices.Collect(maps.Keys(w.byName)) }
 func (w *worldTopics) Deleted(id [16]byte) bool { return w.deleted[id] }
+
+// indexed is a copy that is quick to search.
+func (w *worldTopics) indexed() *worldTopics {
+	out := &worldTopics{byName: w.byName, deleted: w.deleted, next: w.next, byID: make(map[[16]byte]Topic)}
+	for _, t := range w.byName {
+		out.byID[t.ID] = t
+	}
+	return out
+}
 
 // with is a copy in which a topic has so many partitions; 0 deletes it.
 func (w *worldTopics) with(name string, partitions int32) *worldTopics {
