@@ -229,6 +229,7 @@ func (s topicSet) Deleted(id [16]byte) bool { _, ok := s.TopicByID(id); return !
 // hold and spoil. Its runner is always the leader.
 type gate struct {
 	t      *testing.T
+	fs     *vfs.Mem
 	set    *partition.Set
 	runner *shard.Runner
 	writer *wal.Writer
@@ -249,23 +250,32 @@ type gate struct {
 }
 
 func newGate(t *testing.T) *gate {
-	g := &gate{t: t, set: partition.NewSet(partition.Options{Shard: uint32(testShard)}), subs: map[int]func(shard.Leadership){}}
-	fs := vfs.NewMem(1)
-	log, _, err := wal.Open(fs, "wal", wal.Options{FileBytes: 4 << 20, MaxBytes: 64 << 20})
+	g := &gate{t: t, fs: vfs.NewMem(1), subs: map[int]func(shard.Leadership){}}
+	g.open()
+	return g
+}
+
+// open starts the replica: a new one, or from its log.
+func (g *gate) open() {
+	g.set = partition.NewSet(partition.Options{Shard: uint32(testShard)})
+	log, recovered, err := wal.Open(g.fs, "wal", wal.Options{FileBytes: 4 << 20, MaxBytes: 64 << 20})
 	if err != nil {
-		t.Fatal(err)
+		g.t.Fatal(err)
 	}
 	g.writer = wal.NewWriter(log)
 	g.runner, err = shard.NewRunner(shard.Config{
-		Core: shard.Options{Shard: wal.ShardID(testShard), ID: 1, StateMachine: g.set, CheckPayload: partition.CheckPayload},
-		Log:  g.writer, FS: fs, Dir: "wal", Voters: []shard.ReplicaID{1},
+		Core: shard.Options{
+			Shard: wal.ShardID(testShard), ID: 1, StateMachine: g.set, CheckPayload: partition.CheckPayload,
+			Recovered: recovered[wal.ShardID(testShard)],
+		},
+		Log: g.writer, FS: g.fs, Dir: "wal", Voters: []shard.ReplicaID{1},
 		NewStateMachine: func() shard.StateMachine { return partition.NewSet(partition.Options{Shard: uint32(testShard)}) },
 		Send:            func(*transport.Message) {},
 	})
 	if err != nil {
-		t.Fatal(err)
+		g.t.Fatal(err)
 	}
-	led := make(chan struct{}, 1)
+	led := make(chan struct{}, 16)
 	defer g.runner.Subscribe(func(l shard.Leadership) {
 		if l.Ready {
 			led <- struct{}{}
@@ -274,7 +284,12 @@ func newGate(t *testing.T) *gate {
 	if !g.runner.Leadership().Ready {
 		<-led
 	}
-	return g
+}
+
+// reopen restarts the replica from what is on its disk.
+func (g *gate) reopen() {
+	g.close()
+	g.open()
 }
 
 func (g *gate) close() {

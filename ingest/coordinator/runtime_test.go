@@ -361,7 +361,12 @@ func TestDamagedSlot(t *testing.T) {
 // spoilSlot writes a record that no coordinator knows, or removes it.
 func (g *rig) spoilSlot(slot uint32, value []byte) {
 	g.t.Helper()
-	c := &partition.CoordinatorWrite{Slot: slot, After: g.gate.set.Slot(slot).Number, Records: []partition.CoordinatorRecord{{Key: "\xff", Value: value}}}
+	g.write(&partition.CoordinatorWrite{Slot: slot, After: g.gate.set.Slot(slot).Number, Records: []partition.CoordinatorRecord{{Key: "\xff", Value: value}}})
+}
+
+// write writes to a slot behind the coordinators' backs.
+func (g *rig) write(c *partition.CoordinatorWrite) {
+	g.t.Helper()
 	done := make(chan shard.Outcome, 1)
 	if !g.gate.runner.Propose(&shard.Proposal{Commands: []any{c}, Acks: shard.AcksAll, Done: func(o []shard.Outcome) { done <- o[0] }}) {
 		g.t.Fatal("refused")
@@ -469,4 +474,30 @@ func TestSlotNumbersFit(t *testing.T) {
 	if metadata.CoordinatorSlotsMax > partition.MaxCoordinatorSlots {
 		t.Fatalf("expected at most %d slots, the metadata takes %d", partition.MaxCoordinatorSlots, metadata.CoordinatorSlotsMax)
 	}
+}
+
+// TestLogIsTrimmed: a shard with nothing but coordinator records needs no
+// segment to trim its log, and comes back from its snapshot with all of them.
+func TestLogIsTrimmed(t *testing.T) {
+	bubble(t, func(t *testing.T, g *rig) {
+		value := make([]byte, 64<<10)
+		for n := range uint64(200) {
+			g.write(&partition.CoordinatorWrite{Slot: slotCount, After: n, Records: []partition.CoordinatorRecord{{Key: "k", Value: value}}})
+		}
+		g.commit("g", 0, 7)
+		synctest.Wait()
+		st, err := g.gate.runner.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.FirstIndex < 100 || st.LogBytes > 4<<20 {
+			t.Fatalf("after 12.5 MiB of records under one key: expected a short log, found %d bytes from index %d on", st.LogBytes, st.FirstIndex)
+		}
+		g.runtime.Close()
+		g.gate.reopen()
+		g.start()
+		g.want("after", g.fetch("g"), "0=7")
+		g.want("number", g.gate.set.Slot(slotCount).Number, uint64(200))
+		g.commit("g", 0, 8)
+	})
 }
