@@ -70,9 +70,18 @@ func (c *Coordinator) checkJoin(r *kmsg.JoinGroupRequest) *kerr.Error {
 	return nil
 }
 
-// checkName refuses names that no group can have.
+// checkName refuses names that no group with members can have.
 func checkName(group string) *kerr.Error {
-	if group == "" || len(group) > groupNameMax {
+	if group == "" {
+		return kerr.InvalidGroupID
+	}
+	return checkLength(group)
+}
+
+// checkLength refuses names that no group can have. The empty one is a simple
+// group's, as in Kafka: old clients commit to it.
+func checkLength(group string) *kerr.Error {
+	if len(group) > groupNameMax {
 		return kerr.InvalidGroupID
 	}
 	return nil

@@ -31,8 +31,6 @@ func (c *Coordinator) describeGroups(call *Call, r *kmsg.DescribeGroupsRequest) 
 		out.Group, out.State = name, "Dead"
 		g := c.group(name)
 		switch {
-		case checkName(name) != nil:
-			out.ErrorCode, out.State = kerr.InvalidGroupID.Code, ""
 		case g == nil || g.consumer != nil:
 			if r.Version >= 6 {
 				out.ErrorCode = kerr.GroupIDNotFound.Code
@@ -119,9 +117,6 @@ func (c *Coordinator) deleteGroups(call *Call, r *kmsg.DeleteGroupsRequest) {
 }
 
 func (c *Coordinator) deleteGroup(name string) *kerr.Error {
-	if err := checkName(name); err != nil {
-		return err
-	}
 	g := c.group(name)
 	switch {
 	case g == nil:

@@ -66,7 +66,7 @@ func TestDeleteGroups(t *testing.T) {
 		r.code("delete", get[*kmsg.DeleteGroupsResponse](r, r.send(req)).Groups[0].ErrorCode, want)
 	}
 	del("g", kerr.GroupIDNotFound)
-	del("", kerr.InvalidGroupID)
+	del("", kerr.GroupIDNotFound)
 	ids, gen := r.form("g", 1)
 	r.commit("g", ids[0], gen, "a", 1, nil)
 	del("g", kerr.NonEmptyGroup)

@@ -27,7 +27,7 @@ type commitCheck func(topic string, id [16]byte, partition int32) *kerr.Error
 //	v2-4: retention time   v6: leader epoch   v7: instance id
 //	v9: KIP-848's members   v10: topic ids
 func (c *Coordinator) offsetCommit(now int64, call *Call, r *kmsg.OffsetCommitRequest) {
-	if err := checkName(r.Group); err != nil {
+	if err := checkLength(r.Group); err != nil {
 		c.fail(call, err)
 		return
 	}

@@ -89,7 +89,8 @@ func TestCommitLimits(t *testing.T) {
 	}), nil)
 	r.code("topic", one(func(q *kmsg.OffsetCommitRequest) { q.Topics[0].Topic = strings.Repeat("x", 250) }), kerr.InvalidTopicException)
 	r.code("partition", one(func(q *kmsg.OffsetCommitRequest) { q.Topics[0].Partitions[0].Partition = -1 }), kerr.UnknownTopicOrPartition)
-	r.code("group", one(func(q *kmsg.OffsetCommitRequest) { q.Group = "" }), kerr.InvalidGroupID)
+	r.code("no group's name", one(func(q *kmsg.OffsetCommitRequest) { q.Group = "" }), nil)
+	r.code("group", one(func(q *kmsg.OffsetCommitRequest) { q.Group = strings.Repeat("x", groupNameMax+1) }), kerr.InvalidGroupID)
 	r.o.MaxOffsetsPerRequest = 1
 	r.c.Configure(r.o)
 	r.code("partitions", one(func(q *kmsg.OffsetCommitRequest) { q.Topics = append(q.Topics, q.Topics[0]) }), kerr.InvalidRequest)

@@ -61,8 +61,8 @@ func parseKey(s string) (recordKey, error) {
 	if len(s) < 3+n {
 		return recordKey{}, fmt.Errorf("group record key %x: %w", s, errShort)
 	}
-	if n == 0 || n > groupNameMax {
-		return recordKey{}, fmt.Errorf("group record key %x: a group's name of %d bytes, expected 1 to %d", s, n, groupNameMax)
+	if n > groupNameMax {
+		return recordKey{}, fmt.Errorf("group record key %x: a group's name of %d bytes, expected %d at most", s, n, groupNameMax)
 	}
 	return recordKey{group: s[2 : 2+n], kind: s[2+n], rest: s[3+n:]}, nil
 }
