@@ -73,8 +73,12 @@ func (s *Sealer) bounded(ctx context.Context, fn func(context.Context) error) er
 	return fn(ctx)
 }
 
-// verify asks the store what it has, and reads it back where the store cannot
-// tell the checksum.
+// Verify asks the store what it has under key, and reads it back where the store
+// cannot tell the checksum. It returns nil when that is body, with checksum crc.
+func Verify(ctx context.Context, store object.Store, key string, body object.Body, crc uint32) error {
+	return verify(ctx, store, key, body, crc)
+}
+
 func verify(ctx context.Context, store object.Store, key string, body object.Body, crc uint32) error {
 	info, err := store.Head(ctx, key)
 	if err != nil {

@@ -65,6 +65,7 @@ type Broker struct {
 	cold       object.Store
 	tier       *tier
 	replacer   *replacer
+	archiver   *archiver
 	// coordinators run the groups of the slots that are led here.
 	coordinators *coordinator.Runtime
 
@@ -120,6 +121,7 @@ func (b *Broker) start(ctx context.Context, o Options) error {
 	if err := b.startTier(clusterID, o.Cold); err != nil {
 		return err
 	}
+	b.archiver = b.newArchiver(clusterID)
 	if err := b.register(ctx, peerAddr); err != nil {
 		return err
 	}
@@ -129,6 +131,7 @@ func (b *Broker) start(ctx context.Context, o Options) error {
 	if err := b.startOffice(); err != nil {
 		return err
 	}
+	b.work.Go(func() { b.archiver.run(b.ctx) })
 	b.work.Go(b.watchParts)
 	return b.serveKafka()
 }

@@ -233,6 +233,10 @@ func ofSealer(get func(*tiering.Stats) float64) func(*figures, emitter) {
 	}
 }
 
+func ofArchive(get func(*archiver) *atomic.Int64) func(*figures, emitter) {
+	return one(func(s *figures) float64 { return float64(get(s.b.archiver).Load()) })
+}
+
 var tieringMetrics = []metric{
 	{name: "thermocline.tiering.segments", unit: "{segment}", attrs: byShard, about: "Segments committed in this term", read: ofSealer(func(t *tiering.Stats) float64 { return float64(t.Segments) })},
 	{name: "thermocline.tiering.bytes", unit: "By", attrs: byShard, about: "Bytes of segments committed in this term", read: ofSealer(func(t *tiering.Stats) float64 { return float64(t.Bytes) })},
@@ -246,6 +250,11 @@ var tieringMetrics = []metric{
 	{name: "thermocline.tiering.memory", unit: "By", kind: gauge, about: "Memory reserved for objects being built", read: one(func(s *figures) float64 { return float64(s.b.tier.memory.Used()) })},
 	{name: "thermocline.manifest.segments", unit: "{segment}", kind: gauge, attrs: byShard, about: "Segment rows in the shard's state", read: ofShard(func(f *shardFigures) float64 { return float64(f.segs) })},
 	{name: "thermocline.manifest.runs", unit: "{run}", kind: gauge, attrs: byShard, about: "Directory runs in the shard's state", read: ofShard(func(f *shardFigures) float64 { return float64(f.runs) })},
+	{name: "thermocline.archive.snapshots", unit: "{snapshot}", about: "Shard snapshots stored in the bucket", read: ofArchive(func(a *archiver) *atomic.Int64 { return &a.stored })},
+	{name: "thermocline.archive.snapshots.size", unit: "By", about: "Bytes of shard snapshots stored in the bucket", read: ofArchive(func(a *archiver) *atomic.Int64 { return &a.bytes })},
+	{name: "thermocline.archive.failed", unit: "{attempt}", about: "Attempts at storing a shard's snapshot, or at aborting uploads, that failed", read: ofArchive(func(a *archiver) *atomic.Int64 { return &a.failures })},
+	{name: "thermocline.archive.removed", unit: "{object}", about: "Replaced snapshot objects removed from the bucket", read: ofArchive(func(a *archiver) *atomic.Int64 { return &a.removed })},
+	{name: "thermocline.archive.uploads.aborted", unit: "{upload}", about: "Multipart uploads that were left half done and aborted", read: ofArchive(func(a *archiver) *atomic.Int64 { return &a.abortedUploads })},
 }
 
 func ofIndex(get func(*index.Stats) int64) func(*figures, emitter) {

@@ -130,19 +130,13 @@ func (b *Broker) followRolls(ctx context.Context, o *owned, log *slog.Logger) {
 	defer changes.Close()
 	seen := map[metadata.TopicID]string{}
 	for first := true; ; first = false {
-		changes.Take()
-		roll := false
-		for _, t := range b.view.Topics() {
-			if v := t.Config[rollKey]; v != seen[t.ID] {
-				seen[t.ID] = v
-				roll = roll || !first
-			}
-		}
-		if s, ok := b.tier.sealer(o.id); ok && roll {
+		roll := b.rolled(changes.Take(), seen)
+		if s, ok := b.tier.sealer(o.id); ok && roll && !first {
 			if err := s.Roll(ctx); err != nil && ctx.Err() == nil {
 				log.Warn("a roll was asked for and failed", "error", err)
 			}
 			o.runner.RequestSnapshot()
+			b.archiver.ask(o.id)
 		}
 		select {
 		case <-ctx.Done():
@@ -150,6 +144,35 @@ func (b *Broker) followRolls(ctx context.Context, o *owned, log *slog.Logger) {
 		case <-changes.C:
 		}
 	}
+}
+
+// rolled notes the roll configs of the topics that have changed, and tells
+// whether one did.
+func (b *Broker) rolled(d metadata.Dirty, seen map[metadata.TopicID]string) (changed bool) {
+	look := func(t *metadata.Topic) {
+		v := t.Config[rollKey]
+		if v == seen[t.ID] {
+			return
+		}
+		changed = true
+		if seen[t.ID] = v; v == "" {
+			delete(seen, t.ID)
+		}
+	}
+	if d.All {
+		for _, t := range b.view.Topics() {
+			look(t)
+		}
+		return changed
+	}
+	for _, id := range d.Topics {
+		if t := b.view.TopicByID(id); t != nil {
+			look(t)
+		} else {
+			delete(seen, id)
+		}
+	}
+	return changed
 }
 
 // source lets a sealer read a shard.

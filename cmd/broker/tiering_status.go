@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"thermocline/metadata"
 	"thermocline/tiering"
 	"thermocline/tiering/format"
 )
@@ -24,6 +25,8 @@ type ShardManifest struct {
 	// GivenUp are names that this broker has given up in this term.
 	GivenUp []format.Name `json:"given_up,omitempty"`
 	Stats   tiering.Stats `json:"stats"`
+	// Snapshot is the shard's newest snapshot in the bucket.
+	Snapshot *metadata.SnapshotPointer `json:"snapshot,omitempty"`
 }
 
 // Tiering describes the store as the shards led here see it.
@@ -40,6 +43,9 @@ func (b *Broker) Tiering() TieringStatus {
 			m.GivenUp, m.Stats = sealer.GivenUp(), sealer.Stats()
 		}
 		m.Manifest = o.set.Manifest()
+		if p, ok := b.view.SnapshotPointer(o.id); ok {
+			m.Snapshot = &p
+		}
 		s.Shards = append(s.Shards, m)
 	}
 	return s
