@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -17,20 +16,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "thermocline-faults")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		binary, err = faults.Build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(processes.Main(m, &binary, ""))
 }
 
 // patience bounds each test: far beyond what a loaded machine takes.
@@ -69,15 +55,8 @@ func cluster(t *testing.T, settings map[string]string, change ...func(*processes
 // showLogs prints the end of each process's log.
 func showLogs(t *testing.T, dir string) {
 	t.Helper()
-	logs, _ := filepath.Glob(filepath.Join(dir, "*.log")) // the pattern is right
-	for _, path := range logs {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Log(err)
-			continue
-		}
-		lines := bytes.Split(bytes.TrimSpace(raw), []byte("\n"))
-		t.Logf("%s:\n%s", filepath.Base(path), bytes.Join(lines[max(0, len(lines)-25):], []byte("\n")))
+	for _, end := range processes.LogEnds(dir) {
+		t.Log(end)
 	}
 }
 

@@ -3,12 +3,8 @@
 package outside_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,28 +16,8 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	var errs []error
-	for _, tool := range []string{"strace", "kcat", "bash", "sha256sum", "awk"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			errs = append(errs, fmt.Errorf("%s is missing: install it (Debian: apt-get install strace kcat bash coreutils gawk): %w", tool, err))
-		}
-	}
-	dir, err := os.MkdirTemp("", "thermocline-outside")
-	errs = append(errs, err)
-	if errors.Join(errs...) == nil {
-		defer os.RemoveAll(dir)
-		binary, err = faults.Build(dir)
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(processes.Main(m, &binary, "Debian: apt-get install strace kcat bash coreutils gawk",
+		"strace", "kcat", "bash", "sha256sum", "awk"))
 }
 
 const patience = 3 * time.Minute
@@ -74,15 +50,8 @@ func cluster(t *testing.T) (*processes.Cluster, context.Context) {
 // showLogs prints the end of each process's log.
 func showLogs(t *testing.T, dir string) {
 	t.Helper()
-	logs, _ := filepath.Glob(filepath.Join(dir, "*.log")) // the pattern is right
-	for _, path := range logs {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Log(err)
-			continue
-		}
-		lines := bytes.Split(bytes.TrimSpace(raw), []byte("\n"))
-		t.Logf("%s:\n%s", filepath.Base(path), bytes.Join(lines[max(0, len(lines)-25):], []byte("\n")))
+	for _, end := range processes.LogEnds(dir) {
+		t.Log(end)
 	}
 }
 
