@@ -13,6 +13,7 @@ import (
 
 	"thermocline/index"
 	"thermocline/ingest"
+	"thermocline/ingest/coordinator"
 	"thermocline/ingest/partition"
 	"thermocline/metadata"
 	"thermocline/tiering"
@@ -76,6 +77,7 @@ type figures struct {
 	peers  transport.Stats
 	index  index.Stats
 	stores []storeFigures
+	groups coordinator.Stats
 	health metadata.Health
 	now    time.Time
 }
@@ -103,7 +105,7 @@ func (b *Broker) figures(ctx context.Context) *figures {
 	s := &figures{
 		b: b, ready: b.Ready() == nil, ingest: b.server.Stats(), wal: b.writer.Stats(), usage: b.writer.Usage(),
 		failed: b.writer.Err() != nil, stats: b.shardStats, peers: b.peers.Stats(), index: b.tier.reader.Stats(),
-		health: b.view.Health(), now: time.Now(),
+		health: b.view.Health(), groups: b.coordinators.Stats(), now: time.Now(),
 	}
 	for _, st := range []struct {
 		use   string

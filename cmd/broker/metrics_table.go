@@ -16,7 +16,7 @@ import (
 
 // metrics is every metric that a broker exports. metrics.md is made from it;
 // TestMetricsAreDocumentedAndExported keeps the two and /metrics together.
-var metrics = slicesOf(clientMetrics, apiMetrics, walMetrics, shardMetrics, replicationMetrics, stateMetrics, tieringMetrics, coldMetrics, storeMetrics, peerMetrics, metadataMetrics)
+var metrics = slicesOf(clientMetrics, apiMetrics, walMetrics, shardMetrics, replicationMetrics, stateMetrics, coordinatorMetrics, tieringMetrics, coldMetrics, storeMetrics, peerMetrics, metadataMetrics)
 
 func slicesOf(lists ...[]metric) []metric {
 	var out []metric
