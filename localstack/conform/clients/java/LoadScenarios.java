@@ -219,12 +219,12 @@ final class LoadScenarios {
             for (int i = 0; i < 3; i++) {
                 s.last = "member " + (i + 1) + " joins";
                 members.add(member(group, topic));
-                members.get(i).more(60);
+                members.get(i).more(30);
             }
             members.get(0).finish();
             s.last = "the first member has left";
-            members.get(1).more(60);
-            members.get(2).more(60);
+            members.get(1).more(30);
+            members.get(2).more(30);
             load.finish();
             load.covers(members);
         } finally {
@@ -260,8 +260,8 @@ final class LoadScenarios {
     private void step(String when, Load load, Reading r) throws Exception {
         s.last = when;
         try {
-            load.more(60);
-            r.more(60);
+            load.more(30);
+            r.more(30);
         } catch (AssertionError e) {
             throw new AssertionError(when + ": " + e.getMessage());
         }

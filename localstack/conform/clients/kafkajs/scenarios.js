@@ -238,7 +238,7 @@ async function groupRebalance(d) {
 
 async function step(when, ...things) {
   for (const t of things) {
-    await t.more(60).catch((e) => { throw new Error(`${when}: ${e.message}`) })
+    await t.more(30).catch((e) => { throw new Error(`${when}: ${e.message}`) })
   }
 }
 

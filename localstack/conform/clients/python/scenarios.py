@@ -180,7 +180,7 @@ def group_rebalance(d):
 def step(when, *things):
     for t in things:
         try:
-            t.more(60)
+            t.more(30)
         except AssertionError as e:
             raise AssertionError(f"{when}: {e}") from None
 

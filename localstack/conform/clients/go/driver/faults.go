@@ -38,14 +38,17 @@ func fault(what, name string) func(context.Context, *env) error {
 	}
 }
 
+// stepRecords are sent and read before something happens, and after it.
+const stepRecords = 30
+
 // through has the runner do something, and sees records sent and read before,
 // while the broker is away, and after it is back.
 func through(ctx context.Context, e *env, q question, l *load, r *reading) error {
 	step := func(when string) error {
-		if err := l.more(ctx, 60); err != nil {
+		if err := l.more(ctx, stepRecords); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
-		if err := r.more(ctx, 60); err != nil {
+		if err := r.more(ctx, stepRecords); err != nil {
 			return fmt.Errorf("%s: %w", when, err)
 		}
 		return nil

@@ -76,7 +76,7 @@ func groupRebalance(ctx context.Context, e *env) error {
 		r := startReading(ctx, c, true)
 		defer r.stop()
 		members = append(members, r)
-		if err := r.more(ctx, 60); err != nil {
+		if err := r.more(ctx, stepRecords); err != nil {
 			return fmt.Errorf("member %d: %w", i+1, err)
 		}
 	}
@@ -84,7 +84,7 @@ func groupRebalance(ctx context.Context, e *env) error {
 		return fmt.Errorf("the first member leaves: %w", err)
 	}
 	for i, r := range members[1:] {
-		if err := r.more(ctx, 60); err != nil {
+		if err := r.more(ctx, stepRecords); err != nil {
 			return fmt.Errorf("member %d, after the first one left: %w", i+2, err)
 		}
 	}

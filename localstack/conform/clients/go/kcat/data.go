@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -41,12 +42,16 @@ func (p producer) Send(ctx context.Context, records []driver.Record) error {
 		}
 		fmt.Fprintf(b, "%s\t%s\n", r.Key, r.Value)
 	}
+	var all sync.WaitGroup
+	errs := make([]error, len(lines))
+	i := 0
 	for partition, b := range lines {
-		if err := p.run(ctx, b, "-t", topic, "-p", strconv.Itoa(int(partition)), "-K", "\t", "-Z"); err != nil {
-			return err
-		}
+		at := i
+		all.Go(func() { errs[at] = p.run(ctx, b, "-t", topic, "-p", strconv.Itoa(int(partition)), "-K", "\t", "-Z") })
+		i++
 	}
-	return nil
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // plain records are lines of key, tabulator, value; what is empty is a null.
