@@ -8,7 +8,7 @@ DATA    ?= ./data
 PKG     ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check conform race sim fuzz demo bench cover fmt vet clean
+.PHONY: help build run test check conform loads race sim fuzz demo bench cover fmt vet clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ check: ## what `test` cannot do with Go alone: strace on live brokers, kcat, the
 conform: ## real Kafka clients in other languages: make conform [CLIENTS=java4,kcat,…] [BOOTSTRAP=host:port] [AGAINST=kafka]
 	CLIENTS="$(CLIENTS)" SCENARIOS="$(SCENARIOS)" BOOTSTRAP="$(BOOTSTRAP)" AGAINST="$(AGAINST)" PARALLEL="$(PARALLEL)" \
 	  $(GO) test -timeout 55m -count=1 -v -tags conform -run TestConform ./localstack/conform
+
+loads: ## a thousand members in one group, a thousand groups on one cluster: minutes, with figures
+	$(GO) test -timeout 40m -count=1 -v -tags loads ./localstack/loads
 
 race: ## the race detector on the packages without etcd and S3 (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./wal/... ./ingest/... ./index/... ./tiering ./tiering/format/... ./cmd/config/...
@@ -55,7 +58,7 @@ fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
 vet: ## vet the code
-	$(GO) vet ./...
+	$(GO) vet -tags "kcat outside conform loads" ./...
 
 clean: ## remove what builds and local runs leave
 	rm -rf bin bench-results
