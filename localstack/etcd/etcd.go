@@ -97,6 +97,13 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	members, existing, err := c.rejoin(ctx)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	if existing {
+		ec.InitialCluster, ec.ClusterState = members, embed.ClusterStateFlagExisting
+	}
 	type started struct {
 		e   *embed.Etcd
 		err error

@@ -231,6 +231,59 @@ func TestThreeMembersOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// A member that lost its data takes its place anew, and then another one may go.
+func TestMemberWithoutItsData(t *testing.T) {
+	ctx := bounded(t)
+	addrs := freePorts(t, 6)
+	members := map[string]string{"m1": addrs[0], "m2": addrs[1], "m3": addrs[2]}
+	dir := t.TempDir()
+	data := func(i int) string { return filepath.Join(dir, fmt.Sprint(i)) }
+	member := func(i int) *etcd.Server {
+		return start(ctx, t, etcd.Config{
+			Name: fmt.Sprintf("m%d", i+1), DataDir: data(i), PeerAddr: addrs[i], ClientAddr: addrs[3+i], InitialCluster: members,
+		})
+	}
+	all := []*etcd.Server{member(0), member(1), member(2)}
+	for _, s := range all {
+		if err := s.WaitReady(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := all[0].Client().Put(ctx, "k", "before"); err != nil {
+		t.Fatal(err)
+	}
+	for _, lost := range []int{2, 0} { // one after the other, each time with the rest alive
+		closeServer(t, all[lost])
+		if err := os.RemoveAll(data(lost)); err != nil {
+			t.Fatal(err)
+		}
+		all[lost] = member(lost)
+		if err := all[lost].WaitReady(ctx); err != nil {
+			t.Fatal(err)
+		}
+		got, err := all[lost].Client().Get(ctx, "k")
+		if err != nil || len(got.Kvs) != 1 {
+			t.Fatalf("get from the new member: %v, %v", got, err)
+		}
+	}
+	list, err := all[1].Client().MemberList(ctx)
+	if err != nil || len(list.Members) != 3 {
+		t.Fatalf("members: %v, %v", list, err)
+	}
+	closeServer(t, all[1])
+	if _, err := all[2].Client().Put(ctx, "k", "by the two new ones"); err != nil {
+		t.Fatal(err)
+	}
+	// A restart with data is an ordinary one.
+	closeServer(t, all[2])
+	all[2] = member(2)
+	if err := all[2].WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	closeServer(t, all[2])
+	closeServer(t, all[0])
+}
+
 // A member that never became ready can still be closed, also one that would
 // have listened for clients.
 func TestCloseBeforeReady(t *testing.T) {
