@@ -124,7 +124,8 @@ func (c *Coordinator) completeJoin(now int64, g *groupState) {
 		// Only static members are left, and none has joined: their sessions
 		// will end if they do not.
 		c.storeGroup(g)
-		c.timer(joinKey(g), now+cg.rebalanceTimeout(), func(now int64) { c.completeJoin(now, g) })
+		// A time-out of 0 would make this a loop without an end.
+		c.timer(joinKey(g), now+max(cg.rebalanceTimeout(), 1000), func(now int64) { c.completeJoin(now, g) })
 		return
 	}
 	cg.generation++
