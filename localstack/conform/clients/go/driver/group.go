@@ -89,7 +89,13 @@ func groupRebalance(ctx context.Context, e *env) error {
 		}
 	}
 	l.finish()
-	if err := l.covers(ctx, members...); err != nil {
+	dropped := 0
+	if d, ok := e.Client.(interface{ DroppedOnLeave() (int, string) }); ok {
+		var why string
+		dropped, why = d.DroppedOnLeave()
+		e.note("%s", why)
+	}
+	if err := l.coversBut(ctx, dropped, members...); err != nil {
 		return err
 	}
 	for _, r := range members[1:] {

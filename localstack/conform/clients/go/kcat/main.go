@@ -52,6 +52,12 @@ func (c *client) NullHeaders() bool { return false }
 // NoEmptyKeys: with -Z every empty key or value is a null, without it none.
 func (c *client) NoEmptyKeys() string { return "kcat sends either nulls or empty keys" }
 
+// DroppedOnLeave: told to end, kcat drops the record that it has just polled,
+// and commits it all the same.
+func (c *client) DroppedOnLeave() (int, string) {
+	return 1, "a record that kcat had polled when it was told to end is committed and not printed"
+}
+
 func (c *client) Producer(o driver.ProducerOptions) (driver.Producer, error) {
 	args := []string{"-b", c.bootstrap, "-P", "-z", o.Codec}
 	if o.Idempotent {
