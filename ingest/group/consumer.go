@@ -31,6 +31,7 @@ type consumerGroup struct {
 	expressions map[string]*expression
 	scannedAt   int64 // when expressions were last matched with all topics
 	assignedAt  int64 // when the target was last computed
+	bytes       int   // of all members' profiles as stored
 	bugs        *ConsumerBugs
 }
 
@@ -71,6 +72,7 @@ type consumerMember struct {
 	id string
 	profile
 	standing
+	stored int // bytes of the profile's record
 }
 
 // profile is what a member says of itself.
@@ -120,6 +122,18 @@ func (c *Coordinator) newConsumerGroup() *consumerGroup {
 		scannedAt: never, assignedAt: never,
 	}
 }
+
+// Bounds of a group, beyond those of Options.
+const (
+	// profileMax bounds what one member says of itself, in bytes, so that its
+	// record fits into the replicated map.
+	profileMax = 2 << 20
+	// profilesMax bounds that of all members.
+	profilesMax = 32 << 20
+	// partitionsMax bounds what one member is assigned, so that the records of
+	// that fit. The rest is nobody's until more members come.
+	partitionsMax = 100_000
+)
 
 // never is a time before all others.
 const never = int64(-1) << 62
@@ -241,6 +255,7 @@ func (g *consumerGroup) add(m *consumerMember) {
 func (g *consumerGroup) remove(m *consumerMember) {
 	g.disown(m)
 	g.unsubscribe(m.sub)
+	g.bytes -= m.stored
 	delete(g.members, m.id)
 	delete(g.target, m.id)
 	if g.static[m.instance] == m.id {

@@ -72,19 +72,23 @@ func (c *Coordinator) checkHeartbeat(r *kmsg.ConsumerGroupHeartbeatRequest) *ref
 			return invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 		}
 	}
-	return c.checkSubscription(r.SubscribedTopicNames, r.SubscribedTopicRegex)
+	if size := namesSize(r.SubscribedTopicNames); size > profileMax {
+		return invalid("the names of %d subscribed topics have %d bytes, at most %d are kept; subscribe by a regular expression", len(r.SubscribedTopicNames), size, profileMax)
+	}
+	return checkRegex(r.SubscribedTopicRegex)
 }
 
-// checkSubscription checks an expression, and that the member's record will
-// not be too large.
-func (c *Coordinator) checkSubscription(names []string, regex *string) *refusal {
+// namesSize is what names take in a record.
+func namesSize(names []string) int {
 	size := 0
 	for _, n := range names {
 		size += 4 + len(n)
 	}
-	if size > c.o.MaxGroupBytes {
-		return refuse(kerr.InvalidRequest, "the names of %d subscribed topics have %d bytes, at most %d are kept; subscribe by a regular expression", len(names), size, c.o.MaxGroupBytes)
-	}
+	return size
+}
+
+// checkRegex checks an expression.
+func checkRegex(regex *string) *refusal {
 	if regex == nil || *regex == "" {
 		return nil
 	}
@@ -176,7 +180,7 @@ func (c *Coordinator) memberBeats(now int64, call *Call, r *kmsg.ConsumerGroupHe
 func (c *Coordinator) updateMember(now int64, ch *change, m *consumerMember, before *profile, subscriptionChanged bool, owned ownedSet) {
 	cg := ch.cg
 	if !m.profile.equal(before) {
-		ch.add(m.profileRecord(ch.g.name))
+		ch.storeProfile(m)
 	}
 	if subscriptionChanged || cg.epoch == 0 || ch.upgraded {
 		c.bump(ch)
@@ -231,7 +235,7 @@ func (c *Coordinator) commitOpen(now int64, ch *change) {
 // come before anything has changed.
 func (c *Coordinator) beatingMember(ch *change, r *kmsg.ConsumerGroupHeartbeatRequest, owned ownedSet) (*consumerMember, *refusal) {
 	cg, join := ch.cg, r.MemberEpoch == epochJoin
-	if no := c.checkSize(cg, r.MemberID); no != nil {
+	if no := c.checkSize(cg, r.MemberID, namesSize(r.SubscribedTopicNames)); no != nil {
 		return nil, no
 	}
 	id := r.MemberID
@@ -288,9 +292,17 @@ func fencedInstance(old *consumerMember, id string) *refusal {
 	return refuse(kerr.FencedInstanceID, "Static member %s with instance id %s was fenced by member %s.", id, old.instance, old.id)
 }
 
-// checkSize refuses members beyond the limit.
-func (c *Coordinator) checkSize(cg *consumerGroup, id string) *refusal {
-	if len(cg.members) >= c.o.ConsumerMaxSize && (id == "" || cg.members[id] == nil) {
+// checkSize refuses members beyond the limit, and more bytes of what they say
+// of themselves than are kept.
+func (c *Coordinator) checkSize(cg *consumerGroup, id string, size int) *refusal {
+	m := cg.members[id]
+	if m != nil {
+		size -= m.stored
+	}
+	if cg.bytes+size > profilesMax {
+		return refuse(kerr.GroupMaxSizeReached, "The subscriptions of the group's members have more than %d bytes.", profilesMax)
+	}
+	if len(cg.members) >= c.o.ConsumerMaxSize && m == nil {
 		return refuse(kerr.GroupMaxSizeReached, "The consumer group has reached its maximum capacity of %d members.", c.o.ConsumerMaxSize)
 	}
 	return nil
@@ -324,8 +336,17 @@ func (c *Coordinator) takeInstance(ch *change, old *consumerMember, id string) *
 		cg.target[id] = target
 		ch.add(targetRecord(ch.g.name, id, target))
 	}
-	ch.add(m.profileRecord(ch.g.name), m.standingRecord(ch.g.name))
+	ch.storeProfile(m)
+	ch.add(m.standingRecord(ch.g.name))
 	return m
+}
+
+// storeProfile stores what a member says of itself.
+func (ch *change) storeProfile(m *consumerMember) {
+	r := m.profileRecord(ch.g.name)
+	ch.cg.bytes += len(r.Value) - m.stored
+	m.stored = len(r.Value)
+	ch.add(r)
 }
 
 // checkEpoch checks the epoch that a member of this protocol says it is in. The

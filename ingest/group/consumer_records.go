@@ -1,7 +1,10 @@
 package group
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"strings"
 
 	"thermocline/ingest/group/assign"
 )
@@ -93,8 +96,11 @@ func (e *encoder) holdings(list []holding) {
 func (d *decoder) holdings() []holding {
 	var out []holding
 	for range d.count(20) {
-		topic := d.id()
-		for range d.count(8) {
+		topic, n := d.id(), d.count(8)
+		if n == 0 {
+			d.failf("a topic without partitions")
+		}
+		for range n {
 			h := holding{partition{topic, d.i32()}, d.i32()}
 			if len(out) > 0 && out[len(out)-1].compare(h.partition) >= 0 {
 				d.failf("partitions are not in order")
@@ -124,6 +130,16 @@ func targetRecord(name, member string, a assign.Assignment) Record {
 	return Record{Key: key(name, kindConsumerTarget, member), Value: e}
 }
 
+// strictly tells whether a list is sorted, and has nothing twice.
+func strictly[T any](list []T, compare func(a, b T) int) bool {
+	for i := 1; i < len(list); i++ {
+		if compare(list[i-1], list[i]) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func parseTarget(value []byte) (assign.Assignment, error) {
 	d := decoder{b: value}
 	d.version(1)
@@ -132,6 +148,9 @@ func parseTarget(value []byte) (assign.Assignment, error) {
 		p := assign.Partitions{Topic: d.id()}
 		for range d.count(4) {
 			p.Indexes = append(p.Indexes, d.i32())
+		}
+		if len(p.Indexes) == 0 || !strictly(p.Indexes, cmp.Compare) || len(a) > 0 && a[len(a)-1].Topic.Compare(p.Topic) >= 0 {
+			d.failf("partitions are not in order")
 		}
 		a = append(a, p)
 	}
@@ -163,6 +182,9 @@ func (c *Coordinator) loadConsumer(g *groupState, k recordKey, value []byte) err
 		return fmt.Errorf("the group is of both protocols")
 	}
 	if k.kind == kindConsumerGroup {
+		if g.consumer != nil || k.rest != "" {
+			return fmt.Errorf("the group's record is there twice")
+		}
 		d := decoder{b: value}
 		d.version(1)
 		cg := c.newConsumerGroup()
@@ -185,6 +207,9 @@ func (c *Coordinator) loadConsumer(g *groupState, k recordKey, value []byte) err
 		return fmt.Errorf("member %q is not known", k.rest)
 	case k.kind == kindConsumerTarget:
 		a, err := parseTarget(value)
+		if err == nil && len(a) == 0 {
+			err = fmt.Errorf("member %q: an empty target", k.rest)
+		}
 		cg.target[k.rest] = a
 		return err
 	}
@@ -206,22 +231,29 @@ func (g *consumerGroup) loadProfile(id string, value []byte) error {
 		d.failf("a presence byte is %d, expected 0 or 1", here)
 	} else if here == 1 {
 		m.classic = &classicProfile{sessionTimeout: d.i32()}
-		for range d.count(8) {
+		n := d.count(8)
+		if n == 0 {
+			d.failf("a member of the classic protocol lists none")
+		}
+		for range n {
 			m.classic.protocols = append(m.classic.protocols, protocol{name: d.str(), metadata: d.bytes()})
 		}
 	}
 	if err := d.done(); err != nil {
 		return err
 	}
-	if regex != "" {
-		if _, err := compileRegex(regex); err != nil {
-			return err
-		}
+	if no := checkRegex(&regex); no != nil {
+		return errors.New(no.text)
+	}
+	if !strictly(names, strings.Compare) {
+		return fmt.Errorf("member %q: its topics are not in order", id)
 	}
 	if _, taken := g.static[m.instance]; taken {
 		return fmt.Errorf("member %q: instance %q is another's", id, m.instance)
 	}
-	m.sub = g.subscribe(sortedNames(names), regex)
+	m.sub = g.subscribe(names, regex)
+	m.stored = len(value)
+	g.bytes += m.stored
 	g.add(m)
 	return nil
 }

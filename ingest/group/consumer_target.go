@@ -59,6 +59,7 @@ func (c *Coordinator) retarget(now int64, ch *change) {
 	}
 	for i, a := range c.assignor(cg)(members, counts) {
 		id := ids[i]
+		a = atMost(a, partitionsMax)
 		if sameAssignment(a, cg.target[id]) {
 			continue
 		}
@@ -71,6 +72,21 @@ func (c *Coordinator) retarget(now int64, ch *change) {
 	}
 	cg.targetEpoch, cg.assignedAt = cg.epoch, now
 	ch.add(cg.groupRecord(ch.g.name))
+}
+
+// atMost cuts an assignment off after so many partitions.
+func atMost(a assign.Assignment, most int) assign.Assignment {
+	for i, p := range a {
+		if len(p.Indexes) > most {
+			out := slices.Clone(a[:i])
+			if most > 0 {
+				out = append(out, assign.Partitions{Topic: p.Topic, Indexes: p.Indexes[:most]})
+			}
+			return out
+		}
+		most -= len(p.Indexes)
+	}
+	return a
 }
 
 // assignorName is the one that most members ask for. Members that ask for none

@@ -372,3 +372,43 @@ func (s *script) beatFree(member string, epoch int32, with ...func(*heartbeat)) 
 	}
 	return s.do(r).(*kmsg.ConsumerGroupHeartbeatResponse)
 }
+
+func TestConsumerBounds(t *testing.T) {
+	s := newScript(t)
+	long := strings.Repeat("x", 240)
+	names := make([]string, profileMax/240)
+	for i := range names {
+		names[i] = fmt.Sprint(long, i)
+	}
+	s.beat("m", 0, "INVALID_REQUEST", joins(names...))
+	s.beat("m", 0, "INVALID_GROUP_ID", joins("a"), func(r *heartbeat) { r.Group = strings.Repeat("g", groupNameMax+1) })
+	s.beat(strings.Repeat("m", memberIDMax+1), 0, "INVALID_REQUEST", joins("a"))
+	s.beat("m", 0, "INVALID_REQUEST", joins("a"), instance(strings.Repeat("i", instanceMax+1)))
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m", 2, "INVALID_REQUEST", func(r *heartbeat) {
+		r.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{{Partitions: make([]int32, ownedMax+1)}}
+	})
+	s.group().bytes = profilesMax
+	s.beat("n", 0, "GROUP_MAX_SIZE_REACHED", joins("a"))
+	s.joinsClassic("", "a", "GROUP_MAX_SIZE_REACHED")
+	s.joinsClassic("", "a", "INVALID_REQUEST", func(r *joinGroup) { r.Protocols[0].Metadata = make([]byte, profileMax) })
+	s.beat("m", 2, "2 -")
+	s.beat("m", -1, "-1")
+
+	// What is stored of a member fits into the replicated map's bound of 4 MiB.
+	m := consumerMember{id: "m"}
+	for i := range partitionsMax {
+		m.assigned = append(m.assigned, holding{partition{topic: [16]byte{byte(i >> 16), byte(i >> 8), byte(i)}}, 1})
+	}
+	if n := len(m.standingRecord("g").Value); n > 4<<20 {
+		t.Errorf("%d partitions take %d bytes", partitionsMax, n)
+	}
+	a := assignmentOf(m.assigned)
+	if got := atMost(a, 5); len(got) != 5 || len(atMost(a, partitionsMax)) != partitionsMax {
+		t.Errorf("cut to 5, %d are left", len(got))
+	}
+	a[0].Indexes = []int32{0, 1, 2}
+	if got := atMost(a, 2); len(got) != 1 || len(got[0].Indexes) != 2 {
+		t.Errorf("cut to 2: %v", got)
+	}
+}

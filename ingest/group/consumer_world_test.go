@@ -195,25 +195,8 @@ func (w *world) group() *consumerGroup {
 // checkOwners checks that each partition is held by one member at most, and
 // that the table of owners says so.
 func (w *world) checkOwners() error {
-	g := w.group()
-	if g == nil {
-		return nil
-	}
-	seen := make(map[partition]string)
-	for _, id := range g.ids() {
-		m := g.members[id]
-		for _, h := range append(append([]holding{}, m.assigned...), m.revoking...) {
-			if o, ok := seen[h.partition]; ok {
-				return fmt.Errorf("partition %d of %x is %s's and %s's", h.index, h.topic[:2], o, id)
-			}
-			seen[h.partition] = id
-			if g.owner[h.partition] != m {
-				return fmt.Errorf("partition %d of %x is %s's, and the table of owners says otherwise", h.index, h.topic[:2], id)
-			}
-		}
-	}
-	if len(seen) != len(g.owner) {
-		return fmt.Errorf("%d partitions are held, the table of owners has %d", len(seen), len(g.owner))
+	if g := w.group(); g != nil {
+		return g.disjoint()
 	}
 	return nil
 }

@@ -175,7 +175,8 @@ func (c *Coordinator) leaveClassic(now int64, ch *change) {
 		if m.classic == nil {
 			continue // who joins has no session yet
 		}
-		ch.add(m.profileRecord(g.name), m.standingRecord(g.name))
+		ch.storeProfile(m)
+		ch.add(m.standingRecord(g.name))
 		if a := ch.cg.target[id]; len(a) > 0 {
 			ch.add(targetRecord(g.name, id, a))
 		}
@@ -187,7 +188,19 @@ func (c *Coordinator) leaveClassic(now int64, ch *change) {
 // left and may become a classic group.
 func (c *Coordinator) downgradable(cg *consumerGroup) bool {
 	n := len(cg.members)
-	return n > 0 && n <= c.o.MaxSize && cg.classicMembers() == n && c.o.mayDowngrade()
+	return n > 0 && n <= c.o.MaxSize && cg.classicMembers() == n && c.o.mayDowngrade() && c.downgraded(cg).bytes <= c.o.MaxGroupBytes
+}
+
+// downgraded is the classic group that a consumer group becomes.
+func (c *Coordinator) downgraded(cg *consumerGroup) *classicGroup {
+	out := newClassicGroup()
+	out.generation = cg.epoch
+	for _, id := range cg.ids() {
+		out.add(c.downgradedMember(cg.members[id]), consumerProtocolType)
+	}
+	out.protocol = out.vote()
+	out.subscribed = out.subscriptions()
+	return out
 }
 
 // downgrade makes a group a classic one. Its generation is the group epoch,
@@ -196,20 +209,15 @@ func (c *Coordinator) downgradable(cg *consumerGroup) bool {
 // rebalance says so, all are to join again at once.
 func (c *Coordinator) downgrade(now int64, ch *change, rebalance bool) {
 	g, old := ch.g, ch.cg
-	cg := newClassicGroup()
-	cg.generation = old.epoch
+	cg := c.downgraded(old)
 	ch.add(Record{Key: key(g.name, kindConsumerGroup, "")})
 	for _, id := range old.ids() {
-		m := old.members[id]
-		rebalance = rebalance || !m.reconciled(old.epoch)
-		cg.add(c.downgradedMember(m), consumerProtocolType)
+		rebalance = rebalance || !old.members[id].reconciled(old.epoch)
 		ch.add(old.memberTombstones(g.name, id)...)
 		c.cancelTimers(g.name, id)
 	}
 	c.timers.cancel(timerKey{timerConsumerMisc, g.name, "regex"})
 	rebalance = rebalance && !c.bugs.SleepAfterLast
-	cg.protocol = cg.vote()
-	cg.subscribed = cg.subscriptions()
 	g.consumer, g.classic = nil, cg
 	cg.enter(now, stateStable)
 	stored := *cg

@@ -107,7 +107,17 @@ func (c *Coordinator) checkJoiner(cg *consumerGroup, id string, r *kmsg.JoinGrou
 	case len(id) > memberIDMax:
 		return kerr.InvalidRequest
 	}
-	if no := c.checkSize(cg, r.MemberID); no != nil {
+	size := 0
+	for _, p := range r.Protocols {
+		size += 8 + len(p.Name) + len(p.Metadata)
+	}
+	if len(r.Protocols) > 0 {
+		size += 2 * len(r.Protocols[0].Metadata) // its topics are stored once more
+	}
+	if size > profileMax {
+		return kerr.InvalidRequest
+	}
+	if no := c.checkSize(cg, r.MemberID, size); no != nil {
 		return no.err
 	}
 	if r.ProtocolType != consumerProtocolType || !cg.supports(r.Protocols) {
@@ -123,9 +133,6 @@ func (c *Coordinator) readJoin(r *kmsg.JoinGroupRequest) (classicSays, ownedSet,
 	var s kmsg.ConsumerMemberMetadata
 	if err := s.ReadFrom(r.Protocols[0].Metadata); err != nil {
 		return says, owned, kerr.InconsistentGroupProtocol
-	}
-	if no := c.checkSubscription(s.Topics, nil); no != nil {
-		return says, owned, no.err
 	}
 	for _, t := range s.OwnedPartitions {
 		if topic, ok := c.topics.Topic(t.Topic); ok {

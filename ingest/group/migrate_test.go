@@ -404,3 +404,17 @@ func TestLeaveGroupOfConsumerGroup(t *testing.T) {
 	}
 	s.state("Empty 6 5")
 }
+
+// TestDowngradeWithoutTime: members that ask for no time to join do not keep
+// the coordinator busy.
+func TestDowngradeWithoutTime(t *testing.T) {
+	s := newScript(t)
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
+	id := "i"
+	s.joinsClassic("", "a", "3", func(r *joinGroup) { r.InstanceID, r.RebalanceTimeoutMillis = &id, 0 })
+	s.beat("m", -1, "-1")
+	s.c.Tick(s.now)
+	if at, ok := s.c.Deadline(); !ok || at <= s.now {
+		t.Fatalf("the next look is at %d, now is %d", at, s.now)
+	}
+}
