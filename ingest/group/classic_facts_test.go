@@ -82,6 +82,17 @@ func (f *facts) candidates(p int32) func() []int64 {
 	}
 }
 
+// restart: the group was deleted while it had no members; generations begin
+// anew with other members.
+func (f *facts) restart(w *classicWorld) {
+	for _, cl := range w.clients {
+		if !cl.zombie && len(cl.owned) > 0 {
+			w.fail("the group is deleted, and client %d owns %v", cl.n, cl.owned)
+		}
+	}
+	f.generation, f.leaders, f.owners = 0, map[int32]string{}, map[ownerKey]string{}
+}
+
 // joined takes a generation that a member was told.
 func (f *facts) joined(w *classicWorld, resp *kmsg.JoinGroupResponse, handled int32) {
 	if resp.Generation < handled {

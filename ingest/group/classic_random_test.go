@@ -1,8 +1,10 @@
 package group
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -77,5 +79,25 @@ func TestPlantedBugs(t *testing.T) {
 			}
 			t.Fatal("300 random worlds do not notice")
 		})
+	}
+}
+
+// TestEqualCallsGiveEqualRecords: nothing in the Coordinator is left to chance.
+func TestEqualCallsGiveEqualRecords(t *testing.T) {
+	for s := uint64(1); s <= 10; s++ {
+		one, err := runClassic(s, Bugs{}, false, 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := runClassic(s, Bugs{}, false, 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := strings.Join(one.trace, "\n"), strings.Join(two.trace, "\n"); a != b {
+			t.Fatalf("seed %d: two runs differ:\n%s\n\n%s", s, a, b)
+		}
+		if !maps.EqualFunc(one.store, two.store, bytes.Equal) {
+			t.Fatalf("seed %d: two runs left other records", s)
+		}
 	}
 }

@@ -238,10 +238,14 @@ func (w *classicWorld) call(req kmsg.Request, then func(kmsg.Response)) {
 // administer commits, fetches and deletes from outside the group.
 func (w *classicWorld) administer() {
 	p := int32(w.rng.IntN(worldPartitions))
-	switch w.rng.IntN(5) {
-	case 0:
+	switch x := w.rng.IntN(40); {
+	case x == 0:
+		w.replaceTopic()
+	case x < 3 && w.history == nil: // histories have one group's generations
+		w.deleteGroup()
+	case x < 10:
 		w.commit(commitReq(worldGroup, "", -1, "t", p, w.facts.nextOffset()), nil)
-	case 1:
+	case x < 18:
 		req := kmsg.NewPtrOffsetDeleteRequest()
 		req.Group = worldGroup
 		dt := kmsg.NewOffsetDeleteRequestTopic()
@@ -278,6 +282,43 @@ func (w *classicWorld) administer() {
 			}
 		})
 	}
+}
+
+// replaceTopic deletes the topic and makes one of the same name.
+func (w *classicWorld) replaceTopic() {
+	old := w.topics.byName["t"]
+	next := w.topics.without("t")
+	w.made++
+	next.byName["t"] = Topic{Name: "t", ID: idOf(fmt.Sprint("t", w.made)), Partitions: worldPartitions}
+	w.topics = next
+	w.note("topic %x is replaced", old.ID)
+	for p := range int32(worldPartitions) {
+		w.facts.begin(p, -1).finish(0)
+		w.record(groupOp{kind: opCommit, partition: p, generation: -1, value: -1})(0, -1)
+	}
+	w.c.SetTopics(w.now, next)
+	w.gather()
+}
+
+// deleteGroup asks for the group's deletion, which only an empty one allows.
+func (w *classicWorld) deleteGroup() {
+	req := kmsg.NewPtrDeleteGroupsRequest()
+	req.Version, req.Groups = 2, []string{worldGroup}
+	var ops []*offsetOp
+	for p := range int32(worldPartitions) {
+		ops = append(ops, w.facts.begin(p, -1))
+	}
+	w.call(req, func(r kmsg.Response) {
+		code := r.(*kmsg.DeleteGroupsResponse).Groups[0].ErrorCode
+		if code == 0 {
+			w.note("the group is deleted")
+			w.counts["deletions"]++
+			w.facts.restart(w)
+		}
+		for _, op := range ops {
+			op.finish(code)
+		}
+	})
 }
 
 // commit commits one partition; cl is nil for an administrator.

@@ -19,6 +19,9 @@ type committed struct {
 	metadata    string
 }
 
+// retentionMax bounds what a client may ask for, in ms: a hundred years.
+const retentionMax = 100 * 366 * 24 * 3_600_000
+
 // commitCheck tells whether a member may commit one partition; a nil one: it may.
 type commitCheck func(topic string, id [16]byte, partition int32) *kerr.Error
 
@@ -52,7 +55,7 @@ func (c *Coordinator) commit(now int64, call *Call, r *kmsg.OffsetCommitRequest,
 	g := c.ensure(now, r.Group)
 	o := committed{at: now, expires: -1}
 	if r.Version >= 2 && r.Version <= 4 && r.RetentionTimeMillis >= 0 {
-		o.expires = now + r.RetentionTimeMillis
+		o.expires = now + min(r.RetentionTimeMillis, retentionMax)
 	}
 	resp := kmsg.NewPtrOffsetCommitResponse()
 	var records []Record
