@@ -59,6 +59,7 @@ type View struct {
 	load     map[ShardID]int
 	total    int // partitions
 	deleted  map[string]*Topic
+	gone     goneTopics
 	pointers map[ShardID]SnapshotPointer
 	configs  map[string]*DynamicConfig // by the row's key
 	// configVersion counts changes of configs.

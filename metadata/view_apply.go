@@ -182,6 +182,7 @@ func (v *View) applyDeleted(b *batch, c *Change) error {
 	t, err := decodeTopic(c.Row)
 	if err == nil {
 		v.deleted[c.Row.Key] = t
+		v.gone.add(t.ID)
 	}
 	return err
 }

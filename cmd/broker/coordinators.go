@@ -126,15 +126,12 @@ func shardRacks(c *metadata.Cluster) map[metadata.ShardID][]string {
 type topicsView struct {
 	byName  []*metadata.Topic // in order of names
 	byID    func() map[metadata.TopicID]*metadata.Topic
-	deleted map[metadata.TopicID]bool
 	racks   map[metadata.ShardID][]string
+	deleted func(metadata.TopicID) bool
 }
 
 func newTopicsView(v *metadata.View) *topicsView {
-	t := &topicsView{byName: v.Topics(), racks: shardRacks(v.Cluster()), deleted: map[metadata.TopicID]bool{}}
-	for _, d := range v.Deleted() {
-		t.deleted[d.ID] = true
-	}
+	t := &topicsView{byName: v.Topics(), racks: shardRacks(v.Cluster()), deleted: v.WasDeleted}
 	t.byID = sync.OnceValue(func() map[metadata.TopicID]*metadata.Topic {
 		m := make(map[metadata.TopicID]*metadata.Topic, len(t.byName))
 		for _, row := range t.byName {
@@ -172,9 +169,9 @@ func (t *topicsView) Names() []string {
 	return names
 }
 
-// Deleted implements group.Topics: a topic counts as deleted only while a row
-// says so.
-func (t *topicsView) Deleted(id [16]byte) bool { return t.deleted[id] }
+// Deleted implements group.Topics: a topic counts as deleted only if a row has
+// said so. That it may be known sooner than the topic is missing does no harm.
+func (t *topicsView) Deleted(id [16]byte) bool { return t.deleted(id) }
 
 func (t *topicsView) topic(row *metadata.Topic) group.Topic {
 	out := group.Topic{Name: row.Name, ID: row.ID, Partitions: int32(len(row.Shards))}

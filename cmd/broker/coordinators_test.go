@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"thermocline/metadata"
@@ -140,4 +141,45 @@ func TestMemberIDs(t *testing.T) {
 	if a == b || !uuid.MatchString(a) || !uuid.MatchString(b) {
 		t.Fatalf("expected two different UUIDs, found %q and %q", a, b)
 	}
+}
+
+// TestOffsetsGoWithTheirTopic: what was committed for a topic is forgotten when
+// the topic is deleted.
+func TestOffsetsGoWithTheirTopic(t *testing.T) {
+	brokers := startBrokers(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	admin := kadm.NewClient(client(t, brokers[0].KafkaAddr()))
+	var offsets kadm.Offsets
+	offsets.AddOffset("bills", 0, 7, -1)
+	until(t, func() error {
+		if _, err := admin.CreateTopic(ctx, 1, 1, nil, "bills"); err != nil {
+			return err
+		}
+		return nil
+	})
+	until(t, func() error { return admin.CommitAllOffsets(ctx, "clerks", offsets) })
+	fetched := func() int64 {
+		t.Helper()
+		got, err := admin.FetchOffsets(ctx, "clerks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, ok := got.Lookup("bills", 0); ok {
+			return o.At
+		}
+		return -1
+	}
+	if at := fetched(); at != 7 {
+		t.Fatalf("committed: expected 7, found %d", at)
+	}
+	if _, err := admin.DeleteTopic(ctx, "bills"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() error {
+		if at := fetched(); at != -1 {
+			return fmt.Errorf("committed for a deleted topic: expected nothing, found %d", at)
+		}
+		return nil
+	})
 }
