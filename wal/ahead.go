@@ -10,6 +10,10 @@ import (
 // takes about 2 ms for it, which is what a group commit may have to wait.
 const fillStep = 1 << 20
 
+// fillRest is how many times as long as a step took the fill rests after it: a
+// disk that is busy or slow is left to those who wait for it.
+const fillRest = 7
+
 // DefaultFillPerSecond keeps ahead of a log that grows as fast, and takes a
 // small part of a slow disk's throughput. Faster logs outrun it: they get files
 // that grow, until recycled ones come.
@@ -58,21 +62,22 @@ func (l *Log) zero(f freeFile, perSecond int64, stop <-chan struct{}) error {
 	for i := range pieces {
 		pieces[i] = zeroes[:]
 	}
-	pause := time.NewTicker(time.Duration(float64(fillStep) / float64(perSecond) * float64(time.Second)))
+	least := time.Duration(float64(fillStep) / float64(perSecond) * float64(time.Second))
+	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for off := int64(0); off < f.size && err == nil; off += fillStep {
-		n := min(fillStep, f.size-off)
-		if _, err = file.WriteAtv(pieces[:n/blockSize], off); err == nil {
-			err = file.Sync()
-		}
-		if err != nil {
-			break
-		}
 		select {
 		case <-stop:
 			err = ErrClosed
+			continue
 		case <-pause.C:
 		}
+		n := min(fillStep, f.size-off)
+		before := l.o.Clock()
+		if _, err = file.WriteAtv(pieces[:n/blockSize], off); err == nil {
+			err = file.Sync()
+		}
+		pause.Reset(max(least, fillRest*(l.o.Clock()-before)))
 	}
 	if err = withClose(err, file); err != nil {
 		if rerr := l.fs.Remove(name); rerr != nil {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -57,12 +59,17 @@ func CreateTopic(ctx context.Context, seeds []string, topic string, partitions i
 	}
 	defer cl.Close()
 	adm := kadm.NewClient(cl)
-	resp, err := adm.CreateTopic(ctx, int32(partitions), 3, nil, topic)
-	if err == nil {
-		err = resp.Err
-	}
-	if err != nil {
-		return fmt.Errorf("creating %s: %w", topic, err)
+	for {
+		resp, err := adm.CreateTopic(ctx, int32(partitions), 3, nil, topic)
+		if err == nil {
+			err = resp.Err
+		}
+		if err == nil || errors.Is(err, kerr.TopicAlreadyExists) {
+			break
+		}
+		if !kerr.IsRetriable(err) || ctx.Err() != nil { // a young cluster may have nowhere to put it
+			return fmt.Errorf("creating %s: %w", topic, err)
+		}
 	}
 	for {
 		ends, err := adm.ListEndOffsets(ctx, topic)

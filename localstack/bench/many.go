@@ -25,7 +25,7 @@ func (r *runner) many(ctx context.Context) error {
 	if !r.wantedAny(rowManyMemory, rowManyRate) {
 		return nil
 	}
-	t, err := r.cluster(ctx, "many", map[string]string{"store.url": discarding})
+	t, err := r.settledCluster(ctx, "many", map[string]string{"store.url": discarding})
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -29,16 +31,40 @@ const (
 // 16 KiB to every partition's leader, one connection per broker, and counts
 // records acknowledged.
 func ProducePrebuilt(ctx context.Context, seeds []string, topic string, recordBytes int, d time.Duration, pids []int) (Produced, error) {
-	leaders, addrs, err := partitionLeaders(ctx, seeds, topic)
-	if err != nil {
-		return Produced{}, err
-	}
 	records, b := prebuiltBatch(recordBytes)
 	before, err := CPUSeconds(pids...)
 	if err != nil {
 		return Produced{}, err
 	}
 	start := time.Now()
+	var total Produced
+	for left := d; left > 0; left = d - time.Since(start) {
+		err := prebuiltOnce(ctx, seeds, topic, b, left, records, &total)
+		if errors.Is(err, errMoved) && ctx.Err() == nil {
+			continue // what was under way is not counted
+		}
+		if err != nil {
+			return Produced{}, err
+		}
+	}
+	total.Took, total.Bytes = time.Since(start), total.Records*int64(recordBytes)
+	after, err := CPUSeconds(pids...)
+	total.CPU = after - before
+	return total, err
+}
+
+// errMoved: a partition is led elsewhere now.
+var errMoved = errors.New("bench: a partition's leader has changed")
+
+// prebuiltOnce sends until d is over or a leader changes, and adds up what was
+// acknowledged.
+func prebuiltOnce(ctx context.Context, seeds []string, topic string, b []byte, d time.Duration, records int, total *Produced) error {
+	leaders, addrs, err := partitionLeaders(ctx, seeds, topic)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	type outcome struct {
 		acked  int64
 		delays Delays
@@ -52,19 +78,17 @@ func ProducePrebuilt(ctx context.Context, seeds []string, topic string, recordBy
 			outcomes <- outcome{n * int64(len(partitions)), delays, err}
 		}()
 	}
-	var total Produced
+	var failed error
 	for range leaders {
 		o := <-outcomes
-		if o.err != nil {
-			return Produced{}, o.err
+		if o.err != nil && failed == nil {
+			failed = o.err
+			cancel()
 		}
 		total.Records += o.acked * int64(records)
 		total.Delays = append(total.Delays, o.delays...)
 	}
-	total.Took, total.Bytes = time.Since(start), total.Records*int64(recordBytes)
-	after, err := CPUSeconds(pids...)
-	total.CPU = after - before
-	return total, err
+	return failed
 }
 
 func partitionLeaders(ctx context.Context, seeds []string, topic string) (map[int32][]int32, map[int32]string, error) {
@@ -86,6 +110,9 @@ func partitionLeaders(ctx context.Context, seeds []string, topic string) (map[in
 		addrs[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 	}
 	for _, p := range resp.Topics[0].Partitions {
+		if p.ErrorCode == kerr.LeaderNotAvailable.Code {
+			return nil, nil, errMoved
+		}
 		if p.ErrorCode != 0 {
 			return nil, nil, fmt.Errorf("bench: partition %d of %s: error %d", p.Partition, topic, p.ErrorCode)
 		}
@@ -183,6 +210,9 @@ func readAnswers(conn net.Conn, sent <-chan time.Time) (n int64, delays Delays, 
 		}
 		for _, t := range resp.Topics {
 			for _, p := range t.Partitions {
+				if p.ErrorCode == kerr.NotLeaderForPartition.Code {
+					return n, delays, errMoved
+				}
 				if p.ErrorCode != 0 {
 					return n, delays, fmt.Errorf("bench: produce to partition %d: error %d", p.Partition, p.ErrorCode)
 				}

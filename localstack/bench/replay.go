@@ -41,7 +41,7 @@ func (r *runner) replays(ctx context.Context) error {
 	if !r.wantedAny(rowReplay, rowReplayAck) {
 		return nil
 	}
-	t, err := r.cluster(ctx, "replay", map[string]string{
+	t, err := r.settledCluster(ctx, "replay", map[string]string{
 		"store.url": r.throttled(replayConnections), "cold.connections": strconv.Itoa(replayConnections),
 	})
 	if err != nil {

@@ -121,7 +121,12 @@ func (r *runner) all(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, r.loads(ctx, t), t.close())
+		err = settled(ctx, t.seeds)
+		if err == nil {
+			r.say("%s: leaders are spread over the brokers", t.column)
+			err = r.loads(ctx, t)
+		}
+		errs = append(errs, err, t.close())
 	}
 	for _, own := range []func(context.Context) error{r.tieringOff, r.replays, r.many, r.state, r.lookups} {
 		if ctx.Err() != nil {
@@ -183,6 +188,18 @@ func (r *runner) cluster(ctx context.Context, name string, own map[string]string
 	return t, nil
 }
 
+// settledCluster is cluster with the leaders where they stay.
+func (r *runner) settledCluster(ctx context.Context, name string, own map[string]string) (*target, error) {
+	t, err := r.cluster(ctx, name, own)
+	if err != nil {
+		return nil, err
+	}
+	if err := settled(ctx, t.seeds); err != nil {
+		return nil, joinClose(err, t)
+	}
+	return t, nil
+}
+
 func (r *runner) kafka(ctx context.Context, fsync bool) (*target, error) {
 	libs, err := KafkaJars(ctx, r.o.KafkaLibs)
 	if err != nil {
@@ -223,4 +240,35 @@ func (r *runner) started(ctx context.Context, t *target, start time.Time) error 
 	}
 	r.put(t.column, rowIdle, "MiB", float64(resident)/(1<<20), false)
 	return nil
+}
+
+// settleWithin is how long leaders may take to be spread over the brokers.
+const settleWithin = time.Minute
+
+// settled waits until every broker leads as much as the others: a change of
+// leader in the middle of a load would be what the load measures.
+func settled(ctx context.Context, seeds []string) error {
+	const topic = "settled"
+	if err := CreateTopic(ctx, seeds, topic, partitions); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		leaders, _, err := partitionLeaders(ctx, seeds, topic)
+		even := err == nil && len(leaders) == len(seeds)
+		for _, led := range leaders {
+			even = even && len(led) == partitions/len(seeds)
+		}
+		if even {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("bench: leaders are not spread over the brokers after %v: %v, %w", settleWithin, leaders, errors.Join(err, ctx.Err()))
+		case <-tick.C:
+		}
+	}
 }

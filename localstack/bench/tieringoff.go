@@ -12,7 +12,7 @@ func (r *runner) tieringOff(ctx context.Context) error {
 	if !r.wanted(rowOff) {
 		return nil
 	}
-	t, err := r.cluster(ctx, "off", map[string]string{"store.url": discarding})
+	t, err := r.settledCluster(ctx, "off", map[string]string{"store.url": discarding})
 	if err != nil {
 		return err
 	}
