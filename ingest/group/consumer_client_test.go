@@ -30,10 +30,12 @@ type worldClient struct {
 	away   bool        // a static member that said it will be back
 	lost   int         // answers lost in a row
 
+	late    []lateCommit
 	beatAt  int64 // when a heartbeat of its was last worked on
 	beganAt int64 // when the first heartbeat that it has no answer to was worked on; 0: none
 	toldAt  int64 // since when it may have been told to give up something; 0: it was not
 	stuck   bool  // it does not give up
+	robbed  bool  // a member of the classic protocol has its instance id
 	failure error // a rule that was broken
 }
 
@@ -98,7 +100,7 @@ func (cl *worldClient) touched() {
 	if cl.w.now >= cl.beatAt+cl.w.o.ConsumerSessionTimeout {
 		cl.stuck = true // whatever is said to it now, it had its time
 	}
-	if cl.late(cl.toldAt) {
+	if cl.tooLate(cl.toldAt) {
 		cl.stuck = true
 	}
 	if len(cl.giveUp) == 0 {
@@ -110,8 +112,8 @@ func (cl *worldClient) touched() {
 	cl.beatAt = cl.w.now
 }
 
-// late tells whether what it was told at a time should be done by now.
-func (cl *worldClient) late(at int64) bool { return at != 0 && cl.w.now >= at+rebalanceMs }
+// tooLate tells whether what it was told at a time should be done by now.
+func (cl *worldClient) tooLate(at int64) bool { return at != 0 && cl.w.now >= at+rebalanceMs }
 
 // answered believes an answer.
 func (cl *worldClient) answered(r *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) {
@@ -171,7 +173,7 @@ func (cl *worldClient) refused(resp *kmsg.ConsumerGroupHeartbeatResponse) {
 
 // hadItComing: it was silent, too slow to give up, or missed too much.
 func (cl *worldClient) hadItComing() bool {
-	return cl.stuck || cl.lost >= 2 || cl.epoch == 0 || cl.late(cl.toldAt) || cl.late(cl.beganAt)
+	return cl.stuck || cl.robbed || cl.lost >= 2 || cl.epoch == 0 || cl.tooLate(cl.toldAt) || cl.tooLate(cl.beganAt)
 }
 
 // give gives up what it was told to.
@@ -204,15 +206,23 @@ func (cl *worldClient) crash() {
 	cl.w.log("%s crashes", cl.name)
 }
 
-// commit commits a partition it believes to own; if that is taken, it must be
-// the owner.
-func (cl *worldClient) commit(p partition, epoch int32) {
+// lateCommit is a commit that is under way.
+type lateCommit struct {
+	id    string
+	epoch int32
+	p     partition
+}
+
+// commit commits a partition that it believed to own; if that is taken, it
+// must be the owner.
+func (cl *worldClient) commit(l lateCommit) {
+	p, epoch := l.p, l.epoch
 	t, ok := cl.w.topics.TopicByID(p.topic)
 	if !ok {
 		return
 	}
 	r := kmsg.NewPtrOffsetCommitRequest()
-	r.Version, r.Group, r.MemberID, r.Generation = 9, "g", cl.id, epoch
+	r.Version, r.Group, r.MemberID, r.Generation = 9, "g", l.id, epoch
 	rt := kmsg.NewOffsetCommitRequestTopic()
 	rt.Topic = t.Name
 	rp := kmsg.NewOffsetCommitRequestTopicPartition()
@@ -220,10 +230,14 @@ func (cl *worldClient) commit(p partition, epoch int32) {
 	rt.Partitions = append(rt.Partitions, rp)
 	r.Topics = append(r.Topics, rt)
 	var owner string
-	if g := cl.w.group(); g != nil && g.owner[p] != nil {
+	g := cl.w.group()
+	if g != nil && g.owner[p] != nil {
 		owner = g.owner[p].id
 	}
-	id := cl.id
+	if g != nil && g.members[l.id] != nil && g.members[l.id].epoch == epoch && !cl.owns[p] {
+		return // a member in its epoch may commit anything, as in Kafka
+	}
+	id := l.id
 	cl.w.call(r, func(resp kmsg.Response) {
 		code := resp.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode
 		if code == 0 && owner != id {

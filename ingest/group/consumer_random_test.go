@@ -67,8 +67,14 @@ func (w *world) chaos(i int) {
 	case n < 66:
 		cl.give()
 	case n < 76:
+		// Also one that crashed, or was thought to, and does not know. Some
+		// commits are long under way.
+		cl = w.clients[w.rnd.IntN(len(w.clients))]
 		if o := cl.owned(); len(o) > 0 {
-			cl.commit(o[w.rnd.IntN(len(o))], cl.epoch)
+			cl.late = append(cl.late, lateCommit{cl.id, cl.epoch, o[w.rnd.IntN(len(o))]})
+		}
+		if n := len(cl.late); n > 0 {
+			cl.commit(cl.late[w.rnd.IntN(n)])
 		}
 	case !cl.wait:
 		cl.beat(w.rnd.IntN(10) == 0)
@@ -276,6 +282,7 @@ func TestPlantedConsumerBugs(t *testing.T) {
 		"assign owned":         {ConsumerBugs: ConsumerBugs{AssignOwned: true}},
 		"keep target":          {ConsumerBugs: ConsumerBugs{KeepTarget: true}},
 		"forget standing":      {ConsumerBugs: ConsumerBugs{ForgetStanding: true}},
+		"commit any epoch":     {ConsumerBugs: ConsumerBugs{CommitAnyEpoch: true}},
 		"session forever":      {ConsumerBugs: ConsumerBugs{SessionForever: true}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ type classicClient struct {
 	w           *world
 	name        string
 	cooperative bool
+	instance    *string
 	id          string
 	generation  int32
 	names       []string
@@ -102,7 +103,13 @@ func (cl *classicClient) join(lose bool) {
 		clear(cl.owns)
 	}
 	r := kmsg.NewPtrJoinGroupRequest()
-	r.Version, r.Group, r.MemberID, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = 4, "g", cl.id, 30_000, rebalanceMs
+	r.Version, r.Group, r.MemberID, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = 5, "g", cl.id, 30_000, rebalanceMs
+	r.InstanceID = cl.instance
+	if cl.instance != nil {
+		for _, o := range cl.w.clients {
+			o.robbed = o.robbed || o.instance == *cl.instance
+		}
+	}
 	r.ProtocolType = "consumer"
 	p := kmsg.NewJoinGroupRequestProtocol()
 	p.Name, p.Metadata = cl.protocolName(), cl.metadata()
@@ -128,7 +135,7 @@ func (cl *classicClient) join(lose bool) {
 
 func (cl *classicClient) sync(lose bool) {
 	r := kmsg.NewPtrSyncGroupRequest()
-	r.Version, r.Group, r.MemberID, r.Generation = 3, "g", cl.id, cl.generation
+	r.Version, r.Group, r.MemberID, r.Generation, r.InstanceID = 3, "g", cl.id, cl.generation, cl.instance
 	if cl.leads != nil {
 		r.GroupAssignment = cl.assignment()
 	}
@@ -170,7 +177,7 @@ func (cl *classicClient) take(a *kmsg.ConsumerMemberAssignment) {
 
 func (cl *classicClient) beat(lose bool) {
 	r := kmsg.NewPtrHeartbeatRequest()
-	r.Version, r.Group, r.MemberID, r.Generation = 3, "g", cl.id, cl.generation
+	r.Version, r.Group, r.MemberID, r.Generation, r.InstanceID = 3, "g", cl.id, cl.generation, cl.instance
 	cl.send(r, lose, func(resp kmsg.Response) { cl.failed(resp.(*kmsg.HeartbeatResponse).ErrorCode) })
 }
 
@@ -191,11 +198,20 @@ func (cl *classicClient) failed(code int16) bool {
 	case kerr.IllegalGeneration:
 		cl.generation, cl.phase = -1, toJoin
 		clear(cl.owns)
+	case kerr.FencedInstanceID:
+		cl.crash()
 	case kerr.GroupMaxSizeReached:
 	default:
 		panic(fmt.Sprintf("%s is answered %s", cl.name, err.Message))
 	}
 	return true
+}
+
+// restart is another with its instance id.
+func (cl *classicClient) restart(name string) {
+	cl.crash()
+	back := cl.w.joinClassic(name, cl.cooperative)
+	back.instance, back.names = cl.instance, cl.names
 }
 
 // leave says goodbye; crash does not.

@@ -56,6 +56,10 @@ func (w *world) chaosMigration(i int, cooperative bool) {
 	case n < 5 && len(w.aliveClassics()) < 4:
 		c := w.joinClassic(fmt.Sprintf("o%d", i), cooperative)
 		c.names, _, _ = w.subscription()
+		if w.rnd.IntN(3) == 0 {
+			id := fmt.Sprintf("i%d", w.rnd.IntN(3))
+			c.instance = &id
+		}
 	case n < 8 && len(w.alive()) < 3:
 		w.newClient(i)
 	case n < 9:
@@ -69,7 +73,9 @@ func (w *world) chaosMigration(i int, cooperative bool) {
 	case n < 50 && cl != nil:
 		w.end(cl, i)
 	case n < 52 && old != nil:
-		if w.rnd.IntN(3) == 0 || old.id == "" {
+		if old.instance != nil && w.rnd.IntN(3) > 0 {
+			old.restart(fmt.Sprintf("r%d", i))
+		} else if w.rnd.IntN(3) == 0 || old.id == "" {
 			old.crash()
 		} else {
 			old.leave()
