@@ -151,7 +151,11 @@ func (b *Broker) follow(ctx context.Context) {
 			if _, ok := b.shards.get(row.ID); ok {
 				continue
 			}
-			if err := b.startShard(row); err != nil {
+			err := b.startShard(row)
+			if damagedShard(err) {
+				err = errors.Join(err, b.abandon(err))
+			}
+			if err != nil {
 				b.log.Error("a shard's replica cannot start", "shard", row.ID, "error", err)
 			}
 		}

@@ -25,7 +25,16 @@ import (
 // by themselves, and then any other broker may go.
 func TestEmptiedDataDirectory(t *testing.T) {
 	t.Parallel()
-	lost(t, func(t *testing.T, c *processes.Cluster, i int) {
+	lost(t, true, func(t *testing.T, c *processes.Cluster, i int) {
+		must(t, os.RemoveAll(c.DataDir(i)))
+	})
+}
+
+// TestEmptiedWithEmbeddedEtcd: the broker's member of etcd is lost with it, and
+// takes its place anew as well.
+func TestEmptiedWithEmbeddedEtcd(t *testing.T) {
+	t.Parallel()
+	lost(t, false, func(t *testing.T, c *processes.Cluster, i int) {
 		must(t, os.RemoveAll(c.DataDir(i)))
 	})
 }
@@ -34,7 +43,7 @@ func TestEmptiedDataDirectory(t *testing.T) {
 // it aside and takes part as another replica.
 func TestDamagedLog(t *testing.T) {
 	t.Parallel()
-	lost(t, func(t *testing.T, c *processes.Cluster, i int) {
+	lost(t, true, func(t *testing.T, c *processes.Cluster, i int) {
 		logs, err := filepath.Glob(filepath.Join(c.DataDir(i), "wal", "wal-*"))
 		must(t, err)
 		if len(logs) == 0 {
@@ -53,15 +62,20 @@ func TestDamagedLog(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		t.Cleanup(func() {
+			if aside, err := os.ReadDir(filepath.Join(c.DataDir(i), "wal.damaged")); err != nil || len(aside) == 0 {
+				t.Errorf("the damaged log was not put aside: %v", err)
+			}
+		})
 	})
-	// What was put aside is still there for who wants to look.
 }
 
 // lost kills a broker under load, lets ruin take its data, and demands that it
 // is replaced and that the cluster then bears the loss of another one.
-func lost(t *testing.T, ruin func(*testing.T, *processes.Cluster, int)) {
+func lost(t *testing.T, ownEtcd bool, ruin func(*testing.T, *processes.Cluster, int)) {
+	t.Helper()
 	const victim, next = 2, 0
-	c, ctx := cluster(t, smallSegments, func(o *processes.Options) { o.OwnEtcd = true })
+	c, ctx := cluster(t, smallSegments, func(o *processes.Options) { o.OwnEtcd = ownEtcd })
 	must(t, faults.CreateTopic(ctx, c, "lost", partitions, nil))
 	r := history.NewRecorder()
 	run := load(t, c, r, history.Load{Topic: "lost", Partitions: partitions, Producers: 2, ValueBytes: 200, Rate: 1000, Skip: history.NoSkip})
