@@ -217,7 +217,9 @@ func (s *suite) runKgoTests(t *testing.T, ctx context.Context, cache string) *Kg
 	log, err := os.Create(filepath.Join(s.logs, "kgo-tests.json"))
 	must(t, err)
 	defer log.Close()
-	o, err := RunKgoTests(ctx, cache, s.target.Bootstrap(), os.Getenv("KGO_SKIP"), log)
+	expected, err := LoadExpected("expected.txt")
+	must(t, err)
+	o, err := RunKgoTests(ctx, cache, s.target.Bootstrap(), expected, log)
 	must(t, err)
 	return &o
 }

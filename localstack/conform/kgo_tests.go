@@ -6,6 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
@@ -31,21 +34,43 @@ type KgoOutcome struct {
 // kgoRecords is how many records the big tests move.
 const kgoRecords = "5000"
 
-// RunKgoTests copies franz-go from the module cache, and runs the tests of
-// package kgo against the cluster. log receives everything that they print.
-func RunKgoTests(ctx context.Context, cache string, bootstrap []string, skip string, log io.Writer) (KgoOutcome, error) {
+// notRun begins the reason of a test that is left out, since it would wait for
+// what is not there until its time is up.
+const notRun = "not run: "
+
+// RunKgoTests copies franz-go from the module cache, and runs those tests of
+// package kgo that use the cluster. log receives everything that they print.
+func RunKgoTests(ctx context.Context, cache string, bootstrap []string, expected Expected, log io.Writer) (KgoOutcome, error) {
 	dir, version, err := kgoSource(ctx, cache)
 	if err != nil {
 		return KgoOutcome{}, err
 	}
-	args := []string{"test", "-json", "-count=1", "-timeout=15m"}
-	if skip != "" {
-		args = append(args, "-skip", skip)
+	dir = filepath.Join(dir, "pkg", "kgo")
+	names, err := clusterTests(dir)
+	if err != nil {
+		return KgoOutcome{}, err
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
-	cmd.Dir = filepath.Join(dir, "pkg", "kgo")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "KGO_SEEDS="+strings.Join(bootstrap, ","), "KGO_TEST_RF=3",
-		"KGO_TEST_RECORDS="+kgoRecords, "GOFLAGS=-mod=mod")
+	var left []KgoTest
+	names = slices.DeleteFunc(names, func(name string) bool {
+		why, _ := expected.Why(kgoTestsName, name)
+		if !strings.HasPrefix(why, notRun) {
+			return false
+		}
+		left = append(left, KgoTest{Name: name, Result: "skip", Detail: why})
+		return true
+	})
+	outcome, err := goTest(ctx, dir, names, bootstrap, log)
+	outcome.Version = version
+	outcome.Others = append(outcome.Others, left...)
+	slices.SortFunc(outcome.Others, func(a, b KgoTest) int { return strings.Compare(a.Name, b.Name) })
+	return outcome, err
+}
+
+func goTest(ctx context.Context, dir string, names, bootstrap []string, log io.Writer) (KgoOutcome, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-timeout=15m", "-run", "^("+strings.Join(names, "|")+")$", ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "KGO_SEEDS="+strings.Join(bootstrap, ","), "KGO_TEST_RF=3",
+		"KGO_TEST_RECORDS="+kgoRecords, "KGO_LOG_LEVEL=none")
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -55,12 +80,46 @@ func RunKgoTests(ctx context.Context, cache string, bootstrap []string, skip str
 		return KgoOutcome{}, err
 	}
 	outcome, err := parseTests(io.TeeReader(out, log))
-	outcome.Version = version
 	ended := cmd.Wait() // a failed test is in the outcome
 	if err == nil && ended != nil && outcome.failed() == 0 {
 		err = fmt.Errorf("franz-go's tests ended without a failed test: %w", ended)
 	}
 	return outcome, err
+}
+
+// clusterTests names the tests that make a client of the cluster; the others
+// need none, and say nothing of it.
+func clusterTests(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && makesClient(f) {
+				out = append(out, f.Name.Name)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("conform: no test in %s calls newTestClient: its tests find the cluster in another way now", dir)
+	}
+	return out, nil
+}
+
+func makesClient(f *ast.FuncDecl) bool {
+	found := false
+	ast.Inspect(f, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		found = found || ok && id.Name == "newTestClient"
+		return !found
+	})
+	return found
 }
 
 func (o KgoOutcome) failed() int {
@@ -134,7 +193,6 @@ func parseTests(r io.Reader) (KgoOutcome, error) {
 			}
 		}
 	}
-	slices.SortFunc(o.Others, func(a, b KgoTest) int { return strings.Compare(a.Name, b.Name) })
 	return o, in.Err()
 }
 
