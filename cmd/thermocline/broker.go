@@ -88,7 +88,12 @@ func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err erro
 	if err != nil {
 		return err
 	}
-	defer closing(&err, b.Close)
+	defer closing(&err, func() error {
+		if err := b.Close(); err != nil {
+			return fmt.Errorf("this broker did not stop in good order (are etcd and most of the other brokers away?); nothing acknowledged is lost, its next start recovers from the log: %w", err)
+		}
+		return nil
+	})
 	running.Store(b)
 	if err := admin.Export(b); err != nil {
 		return err
@@ -165,7 +170,7 @@ func startMember(ctx context.Context, c config.Config, log *slog.Logger) (*etcd.
 	}
 	server, err := etcd.Start(ctx, etcd.Config{
 		Name: mine, DataDir: filepath.Join(c.DataDir, "etcd"), ClientAddr: hostOf(c.EtcdClientURL),
-		PeerAddr: hostOf(c.EtcdPeerURL), InitialCluster: peers, Logger: calmed(log),
+		PeerAddr: hostOf(c.EtcdPeerURL), InitialCluster: peers, Logger: calmed(ctx, log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: %w", err)

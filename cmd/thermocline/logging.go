@@ -42,12 +42,16 @@ func onlyErrors(log *slog.Logger) *slog.Logger {
 
 // calmed silences what a part says below the level of warnings, unless all is
 // to be seen: an etcd member that waits for the others repeats itself several
-// times a second, and the broker says in one line whom it waits for.
-func calmed(log *slog.Logger) *slog.Logger {
-	if log.Enabled(context.Background(), slog.LevelDebug) {
+// times a second, and the broker says in one line whom it waits for. Once ctx
+// ends it is errors only, since what is being closed fails in many ways.
+func calmed(ctx context.Context, log *slog.Logger) *slog.Logger {
+	if log.Enabled(ctx, slog.LevelDebug) {
 		return log
 	}
-	return slog.New(floor{log.Handler(), slog.LevelWarn})
+	least := &slog.LevelVar{}
+	least.Set(slog.LevelWarn)
+	context.AfterFunc(ctx, func() { least.Set(slog.LevelError) })
+	return slog.New(floor{log.Handler(), least})
 }
 
 // floor passes on records from a level up.

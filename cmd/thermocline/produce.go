@@ -88,7 +88,9 @@ func (o *produceOptions) run(cmd *cobra.Command, c *cluster, topic string, files
 	defer p.progress(cmd.ErrOrStderr(), o.quiet)()
 	for _, r := range inputs(files, cmd.InOrStdin()) {
 		if err := r.each(o.input, p.publish); err != nil {
-			p.flush()
+			if first := p.flush(); first != nil {
+				return first // why the input was not read on
+			}
 			p.fail(err)
 			return err
 		}
