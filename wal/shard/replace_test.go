@@ -126,3 +126,49 @@ func TestLearnerIsPromotedOnlyWhenCaughtUp(t *testing.T) {
 	c.replicas[9].cut = false
 	c.approach(target...)
 }
+
+// A learner that is always one entry behind would never be promoted while
+// clients keep writing: intake pauses for it, for a moment.
+func TestIntakePausesForALearnerThatFollows(t *testing.T) {
+	c := newTestCluster(t, 3, func(o *Options) { o.SnapshotMinBytes = 1 })
+	l := c.leader()
+	c.start(c.add(9))
+	r := c.replicas[9]
+	target := []ReplicaID{l.id, 9}
+	for _, id := range c.order {
+		if id != l.id && id != 9 && len(target) < 3 {
+			target = append(target, id)
+		}
+	}
+	paused, key := 0, 1000
+	for round := range 400 {
+		p := l.core.Approach(target)
+		if p.Step == StepDone {
+			if paused == 0 || paused > l.core.o.ElectionTicks {
+				t.Fatalf("promoted after %d rounds, of which %d without intake", round, paused)
+			}
+			return
+		}
+		// What the learner got in one round is durable only when the others have
+		// committed the next round's entry.
+		if r.slow = l.core.Accepting(); r.slow {
+			earlier := len(r.log.queue)
+			key++
+			c.put(l, AcksAll, put(key))
+			c.settle()
+			for range earlier {
+				a := r.log.queue[0]
+				r.log.queue = r.log.queue[1:]
+				r.core.AppendDone(a.ID, r.log.write(a.Append))
+			}
+		} else {
+			paused++
+		}
+		c.settle()
+		for _, id := range c.order {
+			c.replicas[id].core.Tick()
+		}
+		c.settle()
+	}
+	t.Fatalf("not promoted: %+v, %d rounds without intake", l.core.Approach(target), paused)
+}
