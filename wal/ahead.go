@@ -10,7 +10,7 @@ import (
 // takes about 2 ms for it, which is what a group commit may have to wait.
 const fillStep = 1 << 20
 
-// fillRest is how many times as long as a step took the fill rests after it: a
+// fillRest is how many times as long as a step's sync took the fill rests: a
 // disk that is busy or slow is left to those who wait for it.
 const fillRest = 7
 
@@ -73,8 +73,9 @@ func (l *Log) zero(f freeFile, perSecond int64, stop <-chan struct{}) error {
 		case <-pause.C:
 		}
 		n := min(fillStep, f.size-off)
+		_, err = file.WriteAtv(pieces[:n/blockSize], off)
 		before := l.o.Clock()
-		if _, err = file.WriteAtv(pieces[:n/blockSize], off); err == nil {
+		if err == nil {
 			err = file.Sync()
 		}
 		pause.Reset(max(least, fillRest*(l.o.Clock()-before)))
