@@ -28,7 +28,7 @@ const (
 // quiet scenarios leave the brokers alone: several clients run them at a time.
 var quiet = []string{
 	"codec-none", "codec-gzip", "codec-snappy", "codec-lz4", "codec-zstd", "shapes", "idempotent",
-	"seek-times", "pause-resume", "group-commit", "group-rebalance",
+	"seek-times", "pause-resume", "group-commit", "group-rebalance", "group-848",
 	"admin-topics", "admin-configs", "admin-groups", "admin-offsets", "topic-deleted",
 }
 

@@ -20,6 +20,7 @@ final class LoadScenarios {
         this.s = s;
         s.all.put("group-commit", this::groupCommit);
         s.all.put("group-rebalance", this::groupRebalance);
+        s.all.put("group-848", this::group848);
         s.all.put("leader-moved", () -> fault("move-leader", "leader-moved"));
         s.all.put("broker-killed", () -> fault("kill-leader", "broker-killed"));
         s.all.put("coordinator-killed", this::coordinatorKilled);
@@ -164,6 +165,19 @@ final class LoadScenarios {
             await(() -> count() - from >= n, () -> count() - from + " records read, " + n + " expected (last error: " + problem + ")");
         }
 
+        /** allOf waits until records of every partition are read from now on. */
+        void allOf(int partitions) throws Exception {
+            int from = count();
+            await(() -> partitionsSince(from) == partitions, () -> "records of " + partitionsSince(from) + " partitions are read, expected "
+                + partitions + " (last error: " + problem + ")");
+        }
+
+        private long partitionsSince(int from) {
+            synchronized (got) {
+                return got.stream().skip(from).map(ConsumerRecord::partition).distinct().count();
+            }
+        }
+
         void finish() throws InterruptedException {
             stopped = true;
             join();
@@ -179,8 +193,8 @@ final class LoadScenarios {
         }
     }
 
-    private Reading member(String group, String topic) {
-        KafkaConsumer<byte[], byte[]> c = s.consumer(group, Map.of());
+    private Reading member(String group, String topic, Map<String, String> more) {
+        KafkaConsumer<byte[], byte[]> c = s.consumer(group, more);
         c.subscribe(List.of(topic));
         return new Reading(c, true);
     }
@@ -218,13 +232,36 @@ final class LoadScenarios {
         try {
             for (int i = 0; i < 3; i++) {
                 s.last = "member " + (i + 1) + " joins";
-                members.add(member(group, topic));
+                members.add(member(group, topic, Map.of()));
                 members.get(i).more(30);
             }
             members.get(0).finish();
             s.last = "the first member has left";
             members.get(1).more(30);
             members.get(2).more(30);
+            load.finish();
+            load.covers(members);
+        } finally {
+            load.stopped = true;
+            for (Reading r : members) r.finish();
+        }
+    }
+
+    /** Two members of KIP-848: the brokers' heartbeat interval makes each change take seconds. */
+    private void group848() throws Exception {
+        String topic = s.topic("group-848"), group = topic + "-group";
+        AdminScenarios.create(s, topic, 4, Map.of());
+        Load load = new Load(topic, 4);
+        List<Reading> members = new ArrayList<>();
+        try {
+            for (int i = 0; i < 2; i++) {
+                s.last = "member " + (i + 1) + " joins";
+                members.add(member(group, topic, Map.of("group.protocol", "consumer")));
+                members.get(i).more(30);
+            }
+            members.get(0).finish();
+            s.last = "the first member has left";
+            members.get(1).allOf(4);
             load.finish();
             load.covers(members);
         } finally {
@@ -270,7 +307,7 @@ final class LoadScenarios {
     private void coordinatorKilled() throws Exception {
         String topic = s.topic("coordinator-killed"), group = topic + "-group";
         AdminScenarios.create(s, topic, 3, Map.of());
-        Reading r = member(group, topic);
+        Reading r = member(group, topic, Map.of());
         Load load = new Load(topic, 3);
         try {
             through("kill-coordinator", topic, group, load, r);

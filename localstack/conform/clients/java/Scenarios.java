@@ -71,8 +71,10 @@ final class Scenarios {
         p.put("enable.auto.commit", "false");
         p.put("auto.offset.reset", "earliest");
         p.put("allow.auto.create.topics", "false");
-        p.put("heartbeat.interval.ms", "300");
-        p.put("session.timeout.ms", "10000");
+        if (!more.containsKey("group.protocol")) { // in the newer protocol the broker sets these
+            p.put("heartbeat.interval.ms", "300");
+            p.put("session.timeout.ms", "10000");
+        }
         p.putAll(more);
         return new KafkaConsumer<>(p, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }

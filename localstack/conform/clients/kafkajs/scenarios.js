@@ -1,7 +1,7 @@
 'use strict'
 // The scenarios; scenarios.md, two folders up, says what each must show.
 
-const { pause } = require('./client')
+const { NotApplicable, pause } = require('./client')
 const { Load, Reading } = require('./load')
 
 function check(ok, what) {
@@ -360,8 +360,12 @@ async function adminOffsets(d) {
   check(got[0].offset === 10, `the first record read is ${got[0].offset}, expected 10`)
 }
 
+async function group848() {
+  throw new NotApplicable('the client has no groups of KIP-848')
+}
+
 const SCENARIOS = {
-  shapes, idempotent, 'seek-times': seekTimes, 'pause-resume': pauseResume, 'group-commit': groupCommit, 'group-rebalance': groupRebalance,
+  shapes, idempotent, 'seek-times': seekTimes, 'pause-resume': pauseResume, 'group-commit': groupCommit, 'group-rebalance': groupRebalance, 'group-848': group848,
   'admin-topics': adminTopics, 'admin-configs': adminConfigs, 'admin-groups': adminGroups, 'admin-offsets': adminOffsets,
   'topic-deleted': topicDeleted, 'leader-moved': fault('move-leader', 'leader-moved'), 'broker-killed': fault('kill-leader', 'broker-killed'),
   'coordinator-killed': coordinatorKilled,

@@ -78,8 +78,8 @@ class Client:
         return Producer(ck.Producer({**self.common, **more}))
 
     def consumer(self, group, **more):
-        return ck.Consumer({**self.common, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest",
-                            "heartbeat.interval.ms": 300, "session.timeout.ms": 10000, **more})
+        more = more or {"heartbeat.interval.ms": 300, "session.timeout.ms": 10000}
+        return ck.Consumer({**self.common, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", **more})
 
     def reader(self, topic, partitions):
         c = self.consumer("no-group-" + topic)
@@ -88,6 +88,11 @@ class Client:
 
     def member(self, group, topic):
         c = self.consumer(group)
+        c.subscribe([topic])
+        return Consumer(c)
+
+    def member_848(self, group, topic):
+        c = self.consumer(group, **{"group.protocol": "consumer"})
         c.subscribe([topic])
         return Consumer(c)
 

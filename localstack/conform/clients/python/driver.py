@@ -272,3 +272,10 @@ class Reading:
     def finish(self):
         self.stopped.set()
         self.thread.join()
+
+    def all_of(self, partitions):
+        """Waits until records of every partition are read from now on."""
+        start = len(self.got)
+        read = lambda: len({r.partition for r in self.got[start:]})
+        wait_for(lambda: read() == partitions,
+                 lambda: f"records of {read()} partitions are read, expected {partitions} (last error: {self.problem!r})")

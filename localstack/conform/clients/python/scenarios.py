@@ -2,7 +2,7 @@
 
 import time
 
-from driver import (EARLIEST, LATEST, Load, Reading, Record, check, numbered, refused, same_in_order, until)
+from driver import (EARLIEST, LATEST, Load, NotApplicable, Reading, Record, check, numbered, refused, same_in_order, until)
 
 
 def codec(name):
@@ -177,6 +177,28 @@ def group_rebalance(d):
             m.finish()
 
 
+def group_848(d):
+    """Two members of KIP-848: the brokers' heartbeat interval makes each change take seconds."""
+    if not hasattr(d.client, "member_848"):
+        raise NotApplicable("the client has no groups of KIP-848")
+    topic = d.topic("group-848")
+    group = topic + "-group"
+    d.client.create_topic(topic, 4)
+    load, members = Load(d, topic, 4), []
+    try:
+        for i in range(2):
+            members.append(Reading(d.client.member_848(group, topic), True))
+            step(f"member {i + 1}", members[i])
+        members[0].finish()
+        members[1].all_of(4)
+        load.finish()
+        load.covers(*members)
+    finally:
+        load.finish()
+        for m in members:
+            m.finish()
+
+
 def step(when, *things):
     for t in things:
         try:
@@ -323,7 +345,7 @@ def admin_offsets(d):
 SCENARIOS = {
     **{"codec-" + c: codec(c) for c in ("none", "gzip", "snappy", "lz4", "zstd")},
     "shapes": shapes, "idempotent": idempotent, "seek-times": seek_times, "pause-resume": pause_resume,
-    "group-commit": group_commit, "group-rebalance": group_rebalance,
+    "group-commit": group_commit, "group-rebalance": group_rebalance, "group-848": group_848,
     "admin-topics": admin_topics, "admin-configs": admin_configs, "admin-groups": admin_groups, "admin-offsets": admin_offsets,
     "topic-deleted": topic_deleted,
     "leader-moved": fault("move-leader", "leader-moved"), "broker-killed": fault("kill-leader", "broker-killed"),

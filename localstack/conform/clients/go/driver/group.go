@@ -105,3 +105,60 @@ func groupRebalance(ctx context.Context, e *env) error {
 	}
 	return nil
 }
+
+// group848 is groupRebalance in the group protocol of KIP-848, with two
+// members: the brokers' heartbeat interval makes each change take seconds.
+func group848(ctx context.Context, e *env) error {
+	c, ok := e.Client.(interface {
+		Member848(ctx context.Context, group, topic string) (Consumer, error)
+	})
+	if !ok {
+		return NotApplicable("the client has no groups of KIP-848")
+	}
+	topic, group := e.topic("group-848"), e.topic("group-848-group")
+	if err := e.CreateTopic(ctx, topic, 4, nil); err != nil {
+		return err
+	}
+	l, err := startLoad(ctx, e, topic, 4)
+	if err != nil {
+		return err
+	}
+	defer l.stop()
+	var members []*reading
+	for i := range 2 {
+		m, err := c.Member848(ctx, group, topic)
+		if err != nil {
+			return err
+		}
+		r := startReading(ctx, m, true)
+		defer r.stop()
+		members = append(members, r)
+		if err := r.more(ctx, stepRecords); err != nil {
+			return fmt.Errorf("member %d: %w", i+1, err)
+		}
+	}
+	if err := members[0].finish(); err != nil {
+		return fmt.Errorf("the first member leaves: %w", err)
+	}
+	if err := members[1].allOf(ctx, 4); err != nil {
+		return fmt.Errorf("the second member, after the first one left: %w", err)
+	}
+	l.finish()
+	if err := l.covers(ctx, members...); err != nil {
+		return err
+	}
+	return members[1].finish()
+}
+
+// allOf waits until records of every partition are read from now on.
+func (r *reading) allOf(ctx context.Context, partitions int) error {
+	from := r.count()
+	return waitFor(ctx, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if have := len(byPartition(r.got[from:])); have < partitions {
+			return fmt.Errorf("records of %d partitions are read, expected %d (last error: %w)", have, partitions, orNone(r.last))
+		}
+		return nil
+	})
+}

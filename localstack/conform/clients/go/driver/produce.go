@@ -22,6 +22,7 @@ var scenarios = map[string]func(context.Context, *env) error{
 	"pause-resume":       pauseResume,
 	"group-commit":       groupCommit,
 	"group-rebalance":    groupRebalance,
+	"group-848":          group848,
 	"admin-topics":       adminTopics,
 	"admin-configs":      adminConfigs,
 	"admin-groups":       adminGroups,

@@ -108,8 +108,17 @@ func (c *client) Reader(_ context.Context, topic string, partitions []int32, fro
 }
 
 func (c *client) Member(_ context.Context, group, topic string) (driver.Consumer, error) {
-	cl, err := kgo.NewClient(c.options(kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.HeartbeatInterval(300*time.Millisecond), kgo.SessionTimeout(10*time.Second))...)
+	return c.member(group, topic)
+}
+
+// Member848 joins in the protocol of KIP-848.
+func (c *client) Member848(_ context.Context, group, topic string) (driver.Consumer, error) {
+	return c.member(group, topic, kgo.ServerSideBalancer())
+}
+
+func (c *client) member(group, topic string, more ...kgo.Opt) (driver.Consumer, error) {
+	cl, err := kgo.NewClient(c.options(append(more, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.HeartbeatInterval(300*time.Millisecond), kgo.SessionTimeout(10*time.Second))...)...)
 	if err != nil {
 		return nil, err
 	}
