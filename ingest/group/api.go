@@ -29,7 +29,8 @@ type Record struct {
 	Value []byte
 }
 
-// Write is a set of records that change the map as one.
+// Write is a list of records that change the map as one; of two with the same
+// key the later holds.
 type Write struct {
 	// Number counts the writes of this Coordinator, from 1.
 	Number  uint64
