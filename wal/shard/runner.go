@@ -114,6 +114,8 @@ type Runner struct {
 	// walBytes is the bound on what is on its way to the disk.
 	walBytes int
 	allow    int // bytes that throttled intake may take in this tick
+	// held are messages that can wait for a better one to the same peer.
+	held []*transport.Message
 }
 
 // runnerQueues is what waits for the goroutine.
@@ -260,6 +262,7 @@ func (r *Runner) ticked() {
 	share := intakeShare(r.c.Budget, worst)
 	// What the last proposal took beyond its share is paid back first.
 	r.allow = min(r.allow+share, share)
+	r.sendHeld()
 	r.core.Tick()
 	r.drain()
 }
@@ -385,9 +388,7 @@ func (r *Runner) drain() {
 		s.Append.Done = func(err error) { r.post(func() { r.core.AppendDone(id, err) }) }
 		r.c.Log.Submit(s.Append)
 	}
-	for _, m := range out.Messages {
-		r.c.Send(m)
-	}
+	r.send(out.Messages)
 	for _, l := range out.Loads {
 		r.workers.Go(func() {
 			b, err := r.c.Core.ReadPayload(l.Index, l.Term)

@@ -1,0 +1,44 @@
+package shard
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"thermocline/wal/transport"
+)
+
+// send passes the core's messages on, but for those that tell a follower of a
+// new commit index and nothing else while more entries are on their way: the
+// next entries' message, or the commit of those, tells it as well. Each costs a
+// frame, and an answer, for each follower; under load there would be as many of
+// them as of messages with entries. Nobody's ack waits for them; a follower's
+// own readers wait until the next message, at most a tick.
+func (r *Runner) send(ms []*transport.Message) {
+	for _, m := range ms {
+		if m.Raft.GetType() == raftpb.MsgApp {
+			r.held = slices.DeleteFunc(r.held, func(h *transport.Message) bool { return h.To == m.To })
+		}
+		if tellsCommit(m) && r.core.uncommitted > 0 {
+			r.held = append(r.held, m)
+			continue
+		}
+		r.c.Send(m)
+	}
+	if r.core.uncommitted == 0 {
+		r.sendHeld()
+	}
+}
+
+func tellsCommit(m *transport.Message) bool {
+	return m.Raft.GetType() == raftpb.MsgApp && len(m.Raft.GetEntries()) == 0
+}
+
+// sendHeld sends what was held back.
+func (r *Runner) sendHeld() {
+	for _, m := range r.held {
+		r.c.Send(m)
+	}
+	clear(r.held)
+	r.held = r.held[:0]
+}
