@@ -290,7 +290,7 @@ func (c *Coordinator) fetched(g *groupState, topic string, partition int32) kmsg
 	out.Partition, out.Offset, out.LeaderEpoch = partition, -1, -1
 	metadata := ""
 	if g != nil {
-		if o, ok := g.offsets[topic][partition]; ok && !c.isDeleted(o.topicID) {
+		if o, ok := g.offsets[topic][partition]; ok && !c.isDeleted(o.topicID) && !c.replaced(topic, o) {
 			out.Offset, out.LeaderEpoch, metadata = o.offset, o.leaderEpoch, o.metadata
 		}
 	}

@@ -178,9 +178,11 @@ func under(pkg, dir string) bool { return pkg == dir || strings.HasPrefix(pkg, d
 // out of the packages that the simulator replays.
 func TestPureCore(t *testing.T) {
 	pure := map[string][]string{
-		"ingest/partition": nil,
-		"wal/shard":        {"runner.go", "clock.go"},
-		"wal":              {"writer.go"},
+		"ingest/group":        nil,
+		"ingest/group/assign": nil,
+		"ingest/partition":    nil,
+		"wal/shard":           {"runner.go", "clock.go"},
+		"wal":                 {"writer.go"},
 	}
 	refused := map[string]bool{"net": true, "os": true, "math/rand": true, "math/rand/v2": true, "crypto/rand": true}
 	for _, s := range tree(t) {
