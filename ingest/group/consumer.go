@@ -31,6 +31,7 @@ type consumerGroup struct {
 	expressions map[string]*expression
 	scannedAt   int64 // when expressions were last matched with all topics
 	assignedAt  int64 // when the target was last computed
+	blindSince  int64 // since when assigned topics are missing; never: none is
 	bytes       int   // of all members' profiles as stored
 	bugs        *ConsumerBugs
 }
@@ -119,7 +120,7 @@ func (c *Coordinator) newConsumerGroup() *consumerGroup {
 		members: make(map[string]*consumerMember), static: make(map[string]string),
 		target: make(map[string]assign.Assignment), owner: make(map[partition]*consumerMember),
 		subs: make(map[string]*interest), expressions: make(map[string]*expression),
-		scannedAt: never, assignedAt: never,
+		scannedAt: never, assignedAt: never, blindSince: never,
 	}
 }
 

@@ -136,5 +136,5 @@ func (c *Coordinator) consumerLoaded(now int64, g *groupState) {
 			c.watchRevocation(now, g.name, m)
 		}
 	}
-	c.topicsMoved(g)
+	c.topicsMoved(now, g)
 }

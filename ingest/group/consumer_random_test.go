@@ -132,6 +132,10 @@ func (w *world) chaosTopics() {
 	name := []string{"a", "b", "c", "x-1", "x-2"}[w.rnd.IntN(5)]
 	t, ok := w.topics.Topic(name)
 	switch {
+	case w.whole != nil:
+		w.catchUp()
+	case ok && w.rnd.IntN(4) == 0:
+		w.fallBehind(name)
 	case !ok:
 		w.setTopics(w.topics.with(name, 1+int32(w.rnd.IntN(4))))
 	case w.rnd.IntN(4) == 0:
@@ -178,6 +182,7 @@ func (w *world) checkBeliefs() error {
 // settle lets all be quiet, and demands that everyone comes to the target.
 func (w *world) settle() error {
 	w.log("quiet from here on")
+	w.catchUp()
 	for range 40 {
 		w.pass(5000)
 		w.write(len(w.flying))

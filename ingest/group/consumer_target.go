@@ -39,6 +39,9 @@ func (c *Coordinator) retarget(now int64, ch *change) {
 		cg.targetEpoch = cg.epoch
 		return
 	}
+	if c.blind(now, ch.g) {
+		return
+	}
 	if len(cg.members) >= manyMembers && now < cg.assignedAt+manyInterval && now >= cg.assignedAt {
 		return
 	}
@@ -180,25 +183,70 @@ func (c *Coordinator) consumerTopics(now int64, g *groupState) {
 			c.timer(timerKey{timerConsumerMisc, g.name, "regex"}, due, func(now int64) {
 				if g := c.group(g.name); g != nil && g.consumer != nil {
 					g.consumer.rescan(now, c.topics)
-					c.topicsMoved(g)
+					c.topicsMoved(now, g)
 				}
 			})
 		} else {
 			cg.rescan(now, c.topics)
 		}
 	}
-	c.topicsMoved(g)
+	c.topicsMoved(now, g)
 }
 
 // topicsMoved bumps the group epoch if the subscribed topics are not those of
 // the present one.
-func (c *Coordinator) topicsMoved(g *groupState) {
-	if len(g.consumer.members) == 0 || c.hashTopics(g.consumer) == g.consumer.topicsHash {
+func (c *Coordinator) topicsMoved(now int64, g *groupState) {
+	if len(g.consumer.members) == 0 || c.hashTopics(g.consumer) == g.consumer.topicsHash || c.blind(now, g) {
 		return
 	}
 	ch := &change{g: g, cg: g.consumer}
 	c.bump(ch)
 	ch.write(c)
+}
+
+// blindMax is how long in ms a topic may be missing before that counts.
+const blindMax = 60_000
+
+// missing: the topic is not in view, and was not seen to be deleted. The view of
+// a broker that has just begun to lead may be behind the one that assigned it.
+func (c *Coordinator) missing(id assign.TopicID) bool {
+	_, ok := c.topics.TopicByID(id)
+	return !ok && !c.topics.Deleted(id)
+}
+
+// blind tells whether a topic of the target is missing, and has not been for
+// long: then it is better to wait than to take its partitions from everyone.
+func (c *Coordinator) blind(now int64, g *groupState) bool {
+	cg := g.consumer
+	if cg == nil || !c.targetMisses(cg) {
+		if cg != nil {
+			cg.blindSince = never
+		}
+		return false
+	}
+	if cg.blindSince == never || now < cg.blindSince {
+		cg.blindSince = now
+		name := g.name
+		c.timer(timerKey{timerConsumerMisc, name, "blind"}, now+blindMax, func(now int64) {
+			if g := c.group(name); g != nil && g.consumer != nil {
+				c.topicsMoved(now, g)
+			}
+		})
+	}
+	return now < cg.blindSince+blindMax
+}
+
+func (c *Coordinator) targetMisses(cg *consumerGroup) bool {
+	checked := make(map[assign.TopicID]bool)
+	for _, a := range cg.target {
+		for _, p := range a {
+			if !checked[p.Topic] && c.missing(p.Topic) {
+				return true
+			}
+			checked[p.Topic] = true
+		}
+	}
+	return false
 }
 
 // sameAssignment tells whether two assignments are equal.
@@ -314,11 +362,13 @@ func (c *Coordinator) targetOf(cg *consumerGroup, m *consumerMember) []partition
 	return out
 }
 
+// subscribedTo tells of a topic whether s wants it. Of one that is missing
+// nobody knows the name: what has it keeps it, while the target says so.
 func (c *Coordinator) subscribedTo(s *interest) func(assign.TopicID) bool {
 	c.resolve(s)
 	return func(id assign.TopicID) bool {
 		_, ok := slices.BinarySearchFunc(s.topics, id, assign.TopicID.Compare)
-		return ok
+		return ok || c.missing(id)
 	}
 }
 

@@ -284,6 +284,38 @@ func TestTopicsChange(t *testing.T) {
 	s.beat("m", 6, "7 a:0,1,2,3,4,5 b:0,1,2,3 c:0,1")
 }
 
+// TestMissingTopicsAreWaitedFor: a coordinator whose view of the topics is
+// behind takes nothing from anybody, for a while.
+func TestMissingTopicsAreWaitedFor(t *testing.T) {
+	s := newScript(t)
+	s.beat("m", 0, "2 a:0,1,2,3,4,5 b:0,1,2", joins("a", "b"))
+	all := s.topics
+	behind := s.topics.with("b", 0)
+	behind.deleted = nil
+	s.topics = behind
+	s.reload()
+	s.state("Stable 2 2")
+	s.beat("m", 2, "2 -")
+	// Who joins meanwhile waits, and who changes its mind keeps what is missing.
+	s.beat("n", 0, "2 none", joins("a"))
+	s.state("Assigning 3 2")
+	s.beat("m", 2, "2 -", topics("b", "a", "x-1"))
+	s.setTopics(all)
+	s.beat("m", 2, "2 a:0 b:0,1,2", s.owns("a:0,1,2,3,4,5 b:0,1,2"))
+	s.beat("m", 2, "5 a:0 b:0,1,2 x-1:0,1", s.owns("a:0 b:0,1,2"))
+	s.beat("n", 2, "5 a:1,2,3,4,5")
+	// After a minute what is missing is gone.
+	s.setTopics(behind)
+	s.beat("m", 5, "5 -")
+	s.pass(40_000)
+	s.beat("n", 5, "5 -")
+	s.beat("m", 5, "5 -")
+	s.pass(blindMax - 40_000)
+	s.state("Assigning 6 5")
+	s.beat("n", 5, "5 a:1,2,3,4")
+	s.beat("m", 5, "5 a:0 x-1:0,1")
+}
+
 func TestTimeouts(t *testing.T) {
 	s := newScript(t)
 	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"))

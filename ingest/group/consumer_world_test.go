@@ -71,6 +71,7 @@ type world struct {
 	o        Options
 	bugs     Bugs
 	topics   *worldTopics
+	whole    *worldTopics // while topics is behind
 	now      int64
 	stored   map[string][]byte
 	flying   []Write // made and not written yet
@@ -175,6 +176,21 @@ func (w *world) do(req kmsg.Request) kmsg.Response {
 		panic(fmt.Sprintf("no answer to %T", req))
 	}
 	return out
+}
+
+// fallBehind hides a topic, as a view that is behind does; catchUp ends that.
+func (w *world) fallBehind(name string) {
+	w.whole = w.topics
+	behind := w.topics.with(name, 0)
+	behind.deleted = w.topics.deleted
+	w.setTopics(behind)
+}
+
+func (w *world) catchUp() {
+	if w.whole != nil {
+		w.setTopics(w.whole)
+		w.whole = nil
+	}
 }
 
 // setTopics changes the topics.

@@ -217,6 +217,7 @@ func (c *Coordinator) downgrade(now int64, ch *change, rebalance bool) {
 		c.cancelTimers(g.name, id)
 	}
 	c.timers.cancel(timerKey{timerConsumerMisc, g.name, "regex"})
+	c.timers.cancel(timerKey{timerConsumerMisc, g.name, "blind"})
 	rebalance = rebalance && !c.bugs.SleepAfterLast
 	g.consumer, g.classic = nil, cg
 	cg.enter(now, stateStable)
