@@ -39,10 +39,7 @@ func (c *Coordinator) retarget(now int64, ch *change) {
 		cg.targetEpoch = cg.epoch
 		return
 	}
-	if c.blind(now, ch.g) {
-		return
-	}
-	if len(cg.members) >= manyMembers && now < cg.assignedAt+manyInterval && now >= cg.assignedAt {
+	if c.mustWait(now, ch.g, cg) {
 		return
 	}
 	ids := cg.ids()
@@ -75,6 +72,12 @@ func (c *Coordinator) retarget(now int64, ch *change) {
 	}
 	cg.targetEpoch, cg.assignedAt = cg.epoch, now
 	ch.add(cg.groupRecord(ch.g.name))
+}
+
+// mustWait tells whether the target cannot be computed yet.
+func (c *Coordinator) mustWait(now int64, g *groupState, cg *consumerGroup) bool {
+	many := len(cg.members) >= manyMembers && now < cg.assignedAt+manyInterval && now >= cg.assignedAt
+	return many || c.blind(now, g)
 }
 
 // atMost cuts an assignment off after so many partitions.

@@ -228,7 +228,7 @@ func (c *Coordinator) consumerSync(now int64, g *groupState, call *Call, r *kmsg
 		r.Protocol != nil && *r.Protocol != m.classic.protocols[0].name:
 		c.fail(call, kerr.InconsistentGroupProtocol)
 		return
-	case g.consumer.epoch > m.epoch && m.state != memberUnrevoked:
+	case c.outdated(now, g, m) && m.state != memberUnrevoked:
 		// One that is to give up hears of it now, and joins again by itself.
 		c.expectJoin(now, g.name, m)
 		c.fail(call, kerr.RebalanceInProgress)
@@ -252,11 +252,19 @@ func (c *Coordinator) consumerClassicHeartbeat(now int64, g *groupState, call *C
 	}
 	c.extendSession(now, g.name, m)
 	resp := kmsg.NewPtrHeartbeatResponse()
-	if m.epoch < cg.epoch || m.state == memberUnrevoked || m.state == memberUnreleased && !c.waits(cg, m) {
+	if c.outdated(now, g, m) || m.state == memberUnrevoked || m.state == memberUnreleased && !c.waits(cg, m) {
 		resp.ErrorCode = kerr.RebalanceInProgress.Code
 		c.expectJoin(now, g.name, m)
 	}
 	c.reply(call, resp)
+}
+
+// outdated tells whether joining again would take a member to another epoch. If
+// there is no target for the group's yet, it would not, and members would do
+// nothing but join until there is one.
+func (c *Coordinator) outdated(now int64, g *groupState, m *consumerMember) bool {
+	cg := g.consumer
+	return m.epoch < cg.targetEpoch || m.epoch < cg.epoch && !c.mustWait(now, g, cg)
 }
 
 // waits tells whether somebody else still has what a member is to get.

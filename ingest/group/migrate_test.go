@@ -418,3 +418,22 @@ func TestDowngradeWithoutTime(t *testing.T) {
 		t.Fatalf("the next look is at %d, now is %d", at, s.now)
 	}
 }
+
+// TestClassicMembersWaitForTheTarget: while there can be no new target, members
+// are not told to join for one.
+func TestClassicMembersWaitForTheTarget(t *testing.T) {
+	s := newScript(t)
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
+	id := s.joinsClassic("", "b", "3", func(r *joinGroup) { r.Version = 3 })
+	s.syncs(id, 3, "b:0,1,2")
+	s.fallBehind("b")
+	s.beat("m", 2, "3 -")
+	s.beat("m", 3, "3 -", topics("a", "x-1"))
+	s.state("Assigning 4 3")
+	s.beatsClassic(id, 3, "ok")
+	s.syncs(id, 3, "")
+	s.catchUp()
+	s.beatsClassic(id, 3, "REBALANCE_IN_PROGRESS")
+	s.joinsClassic(id, "b", "5")
+	s.syncs(id, 5, "b:0,1,2")
+}
