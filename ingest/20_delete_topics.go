@@ -31,7 +31,7 @@ func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
 		for i := range topics {
 			dt := kmsg.NewDeleteTopicsResponseTopic()
 			dt.Topic, dt.TopicID = topics[i].Topic, topics[i].TopicID
-			row, err := s.topicToDelete(&topics[i])
+			row, err := s.topicToDelete(ctx, &topics[i])
 			if again, told := twice[nameOrID(&topics[i])]; again {
 				twice[nameOrID(&topics[i])] = false // one answer for all that name it
 				err = errNamedTwice
@@ -57,7 +57,7 @@ func nameOrID(t *kmsg.DeleteTopicsRequestTopic) string {
 	return "id " + metadata.TopicID(t.TopicID).String()
 }
 
-func (s *Server) topicToDelete(t *kmsg.DeleteTopicsRequestTopic) (*metadata.Topic, error) {
+func (s *Server) topicToDelete(ctx context.Context, t *kmsg.DeleteTopicsRequestTopic) (*metadata.Topic, error) {
 	if !s.cfg.DeleteTopics {
 		return nil, refuse(kerr.TopicDeletionDisabled, "delete.topic.enable is false")
 	}
@@ -68,10 +68,7 @@ func (s *Server) topicToDelete(t *kmsg.DeleteTopicsRequestTopic) (*metadata.Topi
 		return nil, refuse(kerr.InvalidRequest, "a topic is named by name or by id: neither is there")
 	}
 	if t.Topic != nil {
-		if row, ok := s.cluster.TopicByName(*t.Topic); ok {
-			return row, nil
-		}
-		return nil, kerr.UnknownTopicOrPartition
+		return s.cluster.FindTopic(ctx, *t.Topic)
 	}
 	if row, ok := s.cluster.TopicByID(t.TopicID); ok {
 		return row, nil

@@ -42,9 +42,9 @@ func (s *Server) handleCreatePartitions(r *request, req *kmsg.CreatePartitionsRe
 }
 
 func (s *Server) addPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
-	row, ok := s.cluster.TopicByName(t.Topic)
-	if !ok {
-		return kerr.UnknownTopicOrPartition
+	row, err := s.cluster.FindTopic(ctx, t.Topic)
+	if err != nil {
+		return err
 	}
 	have := len(row.Shards)
 	if int(t.Count) <= have {
@@ -67,6 +67,6 @@ func (s *Server) addPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequ
 	if validateOnly {
 		return nil
 	}
-	_, err := s.cluster.AddPartitions(ctx, row.ID, int(t.Count))
+	_, err = s.cluster.AddPartitions(ctx, row.ID, int(t.Count))
 	return err
 }

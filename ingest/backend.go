@@ -51,6 +51,11 @@ type View interface {
 // Cluster is View and the writes to it.
 type Cluster interface {
 	View
+	// FindTopic is TopicByName for requests that change a topic: one that this
+	// broker has not heard of yet is looked for in the metadata store, since
+	// the client may have created it through another broker just now.
+	// metadata.ErrNotFound if there is none.
+	FindTopic(ctx context.Context, name string) (*metadata.Topic, error)
 	CreateTopic(ctx context.Context, t NewTopic) (*metadata.Topic, error)
 	DeleteTopic(ctx context.Context, id metadata.TopicID) error
 	AddPartitions(ctx context.Context, id metadata.TopicID, total int) (*metadata.Topic, error)

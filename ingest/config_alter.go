@@ -27,14 +27,14 @@ type alterTarget struct {
 	check func(config map[string]string) error
 	// read returns what is set now; write replaces it, unless it has another
 	// revision by then (metadata.ErrFenced).
-	read  func() (config map[string]string, revision int64, err error)
+	read  func(ctx context.Context) (config map[string]string, revision int64, err error)
 	write func(ctx context.Context, revision int64, config map[string]string) error
 }
 
 // alter changes a resource's config, again if others do so at the same time.
 func (s *Server) alter(ctx context.Context, t *alterTarget, validateOnly bool, change func(map[string]string) (map[string]string, error)) error {
 	for range alterAttempts {
-		now, revision, err := t.read()
+		now, revision, err := t.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func awaitRevision(ctx context.Context, t *alterTarget, revision int64) bool {
 	tick := time.NewTicker(viewPoll)
 	defer tick.Stop()
 	for {
-		if _, now, err := t.read(); err != nil || now != revision {
+		if _, now, err := t.read(ctx); err != nil || now != revision {
 			return true
 		}
 		select {
@@ -121,10 +121,13 @@ func (s *Server) topicTarget(name string) (*alterTarget, error) {
 		lookup:    topicconfig.Lookup,
 		inherited: s.settings().TopicDefault,
 		check:     func(config map[string]string) error { return topicconfig.Validate(config, s.configLimits()) },
-		read: func() (map[string]string, int64, error) {
-			row, ok := s.cluster.TopicByName(name)
-			if !ok {
-				return nil, 0, refuse(kerr.UnknownTopicOrPartition, fmt.Sprintf("topic %q does not exist", name))
+		read: func(ctx context.Context) (map[string]string, int64, error) {
+			row, err := s.cluster.FindTopic(ctx, name)
+			if errors.Is(err, metadata.ErrNotFound) {
+				err = refuse(kerr.UnknownTopicOrPartition, fmt.Sprintf("topic %q does not exist", name))
+			}
+			if err != nil {
+				return nil, 0, err
 			}
 			id = row.ID
 			return row.Config, row.Revision, nil
@@ -180,7 +183,7 @@ func (s *Server) dynamicTarget(kind metadata.ConfigKind, name string, defs []bro
 		},
 		inherited: func(d *topicconfig.Def) string { return d.Default },
 		check:     check,
-		read: func() (map[string]string, int64, error) {
+		read: func(context.Context) (map[string]string, int64, error) {
 			d := s.cluster.DynamicConfig(kind, name)
 			return d.Config, d.Revision, nil
 		},

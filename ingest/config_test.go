@@ -257,3 +257,34 @@ func TestAlterConfigsReplaces(t *testing.T) {
 		t.Errorf("emptied: found %v", row.Config)
 	}
 }
+
+// TestChangesFindTopicsNotHeardOf: a topic that was created through another
+// broker just now can be changed and deleted through this one.
+func TestChangesFindTopicsNotHeardOf(t *testing.T) {
+	c := newFakeCluster(1)
+	s := startServer(t, c, nil)
+	create(t, s, "t", 1, nil)
+	w := dial(t, s.addr)
+	c.unheard = "t"
+	if got := alterIncrementally(w, ofTopic, "t", false, change{"retention.ms", opSet, "3600000"}); got != 0 {
+		t.Errorf("IncrementalAlterConfigs: error %d, expected none", got)
+	}
+	grow := kmsg.NewPtrCreatePartitionsRequest()
+	grow.Version = 3
+	grow.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "t", Count: 2}}
+	if got := ask[*kmsg.CreatePartitionsResponse](w, grow).Topics[0].ErrorCode; got != 0 {
+		t.Errorf("CreatePartitions: error %d, expected none", got)
+	}
+	remove := func() int16 {
+		req := kmsg.NewPtrDeleteTopicsRequest()
+		req.Version = 6
+		req.Topics = []kmsg.DeleteTopicsRequestTopic{{Topic: kmsg.StringPtr("t")}}
+		return ask[*kmsg.DeleteTopicsResponse](w, req).Topics[0].ErrorCode
+	}
+	if got := remove(); got != 0 {
+		t.Errorf("DeleteTopics: error %d, expected none", got)
+	}
+	if got, want := remove(), kerr.UnknownTopicOrPartition.Code; got != want {
+		t.Errorf("DeleteTopics of a topic that is gone: error %d, expected %d", got, want)
+	}
+}

@@ -40,6 +40,8 @@ type fakeCluster struct {
 	// holdBack leaves new partitions out of their shards' state until settle.
 	holdBack bool
 	held     []func()
+	// unheard is the name of a topic that only FindTopic knows.
+	unheard string
 }
 
 const fakeTerm = 7
@@ -89,6 +91,13 @@ func (c *fakeCluster) Topics() []*metadata.Topic {
 }
 
 func (c *fakeCluster) TopicByName(name string) (*metadata.Topic, bool) {
+	if name == c.unheard {
+		return nil, false
+	}
+	return c.find(name)
+}
+
+func (c *fakeCluster) find(name string) (*metadata.Topic, bool) {
 	for _, t := range c.Topics() {
 		if t.Name == name {
 			return t, true
@@ -161,6 +170,13 @@ func (c *fakeCluster) settle() {
 	for _, f := range held {
 		f()
 	}
+}
+
+func (c *fakeCluster) FindTopic(_ context.Context, name string) (*metadata.Topic, error) {
+	if t, ok := c.find(name); ok {
+		return t, nil
+	}
+	return nil, metadata.ErrNotFound
 }
 
 func (c *fakeCluster) DeleteTopic(_ context.Context, id metadata.TopicID) error {

@@ -79,6 +79,19 @@ func (c *cluster) TopicByName(name string) (*metadata.Topic, bool) {
 	return t, t != nil
 }
 
+// FindTopic asks the store for what the view does not have, and brings the view
+// up to what it found.
+func (c *cluster) FindTopic(ctx context.Context, name string) (*metadata.Topic, error) {
+	if t := c.view.Topic(name); t != nil {
+		return t, nil
+	}
+	row, err := metadata.GetTopic(ctx, c.store, name)
+	if err != nil {
+		return nil, err
+	}
+	return row, c.view.Wait(ctx, row.Revision)
+}
+
 func (c *cluster) TopicByID(id metadata.TopicID) (*metadata.Topic, bool) {
 	t := c.view.TopicByID(id)
 	return t, t != nil
