@@ -14,7 +14,10 @@ async function waitFor(condition, otherwise) {
 
 // Load sends numbered records to every partition until it is finished. Its
 // producer is not idempotent, as KafkaJS calls its own experimental; what it
-// sends again after an error may be there twice.
+// sends again after an error may be there twice. Each partition has a send of
+// its own: in one for several, KafkaJS forgets those whose leader has moved to
+// a broker that has answered for another (sendMessages.js notes answers by
+// broker), and says that all are sent.
 class Load {
   static async start(d, topic, partitions) {
     const l = new Load()
@@ -28,7 +31,7 @@ class Load {
     for (let i = 0; !this.stopped; i++) {
       const values = Array.from({ length: this.partitions }, (_, p) => `${p}:${i}`)
       try {
-        await this.producer.send(values.map((v, partition) => ({ topic: this.topic, partition, key: null, value: v })))
+        await Promise.all(values.map((v, partition) => this.producer.send([{ topic: this.topic, partition, key: null, value: v }])))
         values.forEach((v) => this.acked.add(v))
       } catch (e) {
         this.problem = e

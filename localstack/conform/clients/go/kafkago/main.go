@@ -36,6 +36,9 @@ func (c *client) Version() string {
 	return "kafka-go"
 }
 
+// NullHeaders: the value of a header is empty where it was null.
+func (c *client) NullHeaders() bool { return false }
+
 // NoEmptyKeys: what kafka-go reads as empty it gives as null.
 func (c *client) NoEmptyKeys() string { return "kafka-go reads empty keys and values as nulls" }
 
