@@ -8,7 +8,7 @@ DATA    ?= ./data
 PKG     ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check conform loads race sim fuzz demo bench cover fmt vet clean
+.PHONY: help build run test check conform differential loads race sim fuzz demo bench cover fmt vet clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ conform: ## real Kafka clients in other languages: make conform [CLIENTS=java4,k
 
 loads: ## a thousand members in one group, a thousand groups on one cluster: minutes, with figures
 	$(GO) test -timeout 40m -count=1 -v -tags loads ./localstack/loads
+differential: ## the same random requests to Apache Kafka and to us, answers compared (needs Java 17 and Maven): make differential [SEED=n] [STEPS=n]
+	DIFFERENTIAL_SEED="$(SEED)" DIFFERENTIAL_STEPS="$(STEPS)" \
+	  $(GO) test -timeout 30m -count=1 -v -tags differential -run TestDifferential ./localstack/differential
 
 race: ## the race detector on the packages without etcd and S3 (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./wal/... ./ingest/... ./index/... ./tiering ./tiering/format/... ./cmd/config/...

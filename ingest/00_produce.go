@@ -139,13 +139,15 @@ func (op *produceOp) gateOne(row *metadata.Topic, p *kmsg.ProduceRequestTopicPar
 	if err != nil {
 		return partition.Produce{}, where, err
 	}
-	if _, err := op.srv.viewOf(op.r.conn.ctx, &where, wait); err != nil {
+	v, err := op.srv.viewOf(op.r.conn.ctx, &where, wait)
+	if err != nil {
 		return partition.Produce{}, where, err
 	}
 	b, err := onlyBatch(p.Records, op.req.Version)
 	if err != nil {
 		return partition.Produce{}, where, err
 	}
+	res.logStart = v.LogStart
 	e := op.srv.effective(row)
 	o := batch.GateOptions{
 		MaxBytes: e.MaxMessageBytes, MaxUncompressed: op.srv.cfg.MaxUncompressed, LogAppendTime: e.LogAppendTime, NowUnixMilli: now,
@@ -166,6 +168,9 @@ func (op *produceOp) gateOne(row *metadata.Topic, p *kmsg.ProduceRequestTopicPar
 	return partition.Produce{Key: where.key, Batch: b, Info: info}, where, nil
 }
 
+// magicAt is where a batch has the number of its format.
+const magicAt = 16
+
 // onlyBatch returns the one batch that a partition of a request must hold.
 func onlyBatch(records []byte, version int16) (batch.Batch, error) {
 	if len(records) == 0 {
@@ -173,12 +178,16 @@ func onlyBatch(records []byte, version int16) (batch.Batch, error) {
 	}
 	b, rest, err := batch.Next(records)
 	switch {
+	case errors.Is(err, batch.ErrTruncated): // what is cut off is no batch, says Kafka
+		return nil, refuse(kerr.InvalidRecord, "expected one record batch, found a part of one")
+	case errors.Is(err, batch.ErrMagic) && int8(records[magicAt]) > 2: // a format of the future
+		return nil, refuse(kerr.CorruptMessage, "expected record format 2, found a later one")
 	case err != nil:
 		return nil, err
-	case len(rest) > 0:
-		return nil, refuse(kerr.InvalidRecord, "expected one record batch per partition, found more")
 	case b.Codec() == batch.Zstd && version < zstdProduce:
 		return nil, refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later")
+	case len(rest) > 0:
+		return nil, refuse(kerr.InvalidRecord, "expected one record batch per partition, found more")
 	case b.IsControl():
 		return nil, refuse(kerr.InvalidRecord, "clients may not write control batches")
 	case b.IsTransactional():
@@ -304,6 +313,18 @@ func (op *produceOp) finish() {
 	op.r.finishSilent()
 }
 
+// withoutLogStart tells whether an error's answer leaves the log start out:
+// where the batch was not compared with the log. Of others producers use it, to
+// see whether what they wrote before is still there.
+func withoutLogStart(code int16) bool {
+	switch code {
+	case kerr.CorruptMessage.Code, kerr.MessageTooLarge.Code, kerr.KafkaStorageError.Code, kerr.RequestTimedOut.Code,
+		kerr.NotLeaderForPartition.Code, kerr.NotEnoughReplicas.Code, kerr.UnknownTopicOrPartition.Code, kerr.UnknownTopicID.Code:
+		return true
+	}
+	return false
+}
+
 // answer builds the response; it runs on the connection's writer.
 func (op *produceOp) answer() kmsg.Response {
 	resp := kmsg.NewPtrProduceResponse()
@@ -332,8 +353,11 @@ func (op *produceOp) fill(resp *kmsg.ProduceResponse, p *kmsg.ProduceResponseTop
 		return
 	}
 	op.r.failed = true
-	p.BaseOffset, p.LogStartOffset, p.LogAppendTime = -1, -1, -1
 	p.ErrorCode, p.ErrorMessage = code(res.err), message(res.err)
+	p.BaseOffset, p.LogAppendTime = -1, -1
+	if withoutLogStart(p.ErrorCode) {
+		p.LogStartOffset = -1
+	}
 	var records *batch.RecordsError
 	if errors.As(res.err, &records) {
 		for _, re := range records.Records {

@@ -70,7 +70,7 @@ func metadataRefused(req *kmsg.MetadataRequest) kmsg.Response {
 		if mt.Topic = t.Topic; mt.Topic == nil {
 			mt.Topic = new(string)
 		}
-		mt.ErrorCode = kerr.InvalidRequest.Code
+		mt.TopicID, mt.ErrorCode = t.TopicID, kerr.InvalidRequest.Code
 		resp.Topics = append(resp.Topics, mt)
 	}
 	return resp
@@ -179,6 +179,9 @@ func (m *metadataTopics) asked(t *kmsg.MetadataRequestTopic) kmsg.MetadataRespon
 	}
 	mt := kmsg.NewMetadataResponseTopic()
 	mt.Topic, mt.ErrorCode = t.Topic, kerr.UnknownTopicOrPartition.Code
+	if m.operations {
+		mt.AuthorizedOperations = topicOperations
+	}
 	switch err, tried := m.failed[*t.Topic]; {
 	case metadata.ReservedTopic(*t.Topic):
 		mt.IsInternal = true

@@ -119,6 +119,18 @@ func (s *Server) newTopic(t *kmsg.CreateTopicsRequestTopic) (NewTopic, error) {
 	if _, ok := s.cluster.TopicByName(t.Topic); ok {
 		return nt, refuse(kerr.TopicAlreadyExists, fmt.Sprintf("topic %q already exists", t.Topic))
 	}
+	if other, ok := s.cluster.Collision(t.Topic); ok {
+		return nt, refuse(kerr.InvalidTopicException, fmt.Sprintf("topic %q collides with topic %q: they differ only in '.' and '_'", t.Topic, other.Name))
+	}
+	for _, c := range t.Configs {
+		if c.Value == nil || len(*c.Value) > maxConfigValue {
+			return nt, refuse(kerr.InvalidConfig, fmt.Sprintf("value of %s is null or longer than %d bytes", c.Name, maxConfigValue))
+		}
+		nt.Config[c.Name] = *c.Value
+	}
+	if err := topicconfig.Validate(nt.Config, s.configLimits()); err != nil {
+		return nt, err
+	}
 	if len(t.ReplicaAssignment) > 0 {
 		if nt.Partitions != -1 || nt.ReplicationFactor != -1 {
 			return nt, refuse(kerr.InvalidRequest, "partitions and replication factor must be -1 beside a replica assignment")
@@ -135,19 +147,13 @@ func (s *Server) newTopic(t *kmsg.CreateTopicsRequestTopic) (NewTopic, error) {
 		nt.ReplicationFactor = s.cfg.replicationFactor()
 	}
 	switch {
-	case nt.Partitions < 1 || nt.Partitions > maxPartitionsPerTopic:
-		return nt, refuse(kerr.InvalidPartitions, fmt.Sprintf("number of partitions is %d: write 1 to %d", nt.Partitions, maxPartitionsPerTopic))
 	case nt.ReplicationFactor < 1 || nt.ReplicationFactor > s.cfg.ShardReplicas:
 		return nt, refuse(kerr.InvalidReplicationFactor,
 			fmt.Sprintf("replication factor is %d: write 1 to %d (shard.replicas: every partition has the replicas of its shard)", nt.ReplicationFactor, s.cfg.ShardReplicas))
+	case nt.Partitions < 1 || nt.Partitions > maxPartitionsPerTopic:
+		return nt, refuse(kerr.InvalidPartitions, fmt.Sprintf("number of partitions is %d: write 1 to %d", nt.Partitions, maxPartitionsPerTopic))
 	}
-	for _, c := range t.Configs {
-		if c.Value == nil || len(*c.Value) > maxConfigValue {
-			return nt, refuse(kerr.InvalidConfig, fmt.Sprintf("value of %s is null or longer than %d bytes", c.Name, maxConfigValue))
-		}
-		nt.Config[c.Name] = *c.Value
-	}
-	return nt, topicconfig.Validate(nt.Config, s.configLimits())
+	return nt, nil
 }
 
 // configLimits are what the cluster can keep: a majority is what the ack

@@ -34,6 +34,8 @@ type View interface {
 	Topics() []*metadata.Topic
 	TopicByName(name string) (*metadata.Topic, bool)
 	TopicByID(id metadata.TopicID) (*metadata.Topic, bool)
+	// Collision finds the topic whose name differs from name only in '.' and '_'.
+	Collision(name string) (*metadata.Topic, bool)
 	Shard(id metadata.ShardID) (metadata.Shard, bool)
 	// Leader is the shard's leader as far as this broker knows, and its term.
 	Leader(id metadata.ShardID) (metadata.BrokerID, uint64, bool)

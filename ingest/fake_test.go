@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -111,6 +112,15 @@ func (c *fakeCluster) TopicByID(id metadata.TopicID) (*metadata.Topic, bool) {
 	defer c.mu.Unlock()
 	t, ok := c.topics[id]
 	return t, ok
+}
+
+func (c *fakeCluster) Collision(name string) (*metadata.Topic, bool) {
+	for _, t := range c.Topics() {
+		if t.Name != name && strings.ReplaceAll(t.Name, ".", "_") == strings.ReplaceAll(name, ".", "_") {
+			return t, true
+		}
+	}
+	return nil, false
 }
 
 func (c *fakeCluster) Shard(id metadata.ShardID) (metadata.Shard, bool) {

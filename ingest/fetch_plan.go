@@ -81,6 +81,7 @@ func (op *fetchOp) examine(f *fetched, maxBytes int, minOne bool) {
 	}
 	if err != nil {
 		f.err = code(err)
+		f.hw, f.lso, f.logStart = -1, -1, -1
 		if f.err == kerr.NotLeaderForPartition.Code || f.err == kerr.FencedLeaderEpoch.Code {
 			op.leaderOf(f, f.where.shard)
 		}

@@ -46,7 +46,7 @@ func TestProduceErrors(t *testing.T) {
 	late := batch.NewBuilder(batch.BuilderOptions{}).Add(time.Now().Add(48*time.Hour).UnixMilli(), nil, []byte("x")).Build()
 	keyless := batch.NewBuilder(batch.BuilderOptions{}).Add(time.Now().UnixMilli(), []byte("k"), nil).Add(time.Now().UnixMilli(), nil, []byte("x")).Build()
 	expect("damaged", produceRequest(9, plain, 0, -1, damaged), kerr.CorruptMessage)
-	expect("truncated", produceRequest(9, plain, 0, -1, good[:len(good)-3]), kerr.CorruptMessage)
+	expect("truncated", produceRequest(9, plain, 0, -1, good[:len(good)-3]), kerr.InvalidRecord)
 	expect("old magic", produceRequest(9, plain, 0, -1, magic), kerr.InvalidRecord)
 	expect("two batches", produceRequest(9, plain, 0, -1, append(bytes.Clone(good), good...)), kerr.InvalidRecord)
 	expect("no batch", produceRequest(9, plain, 0, -1, nil), kerr.InvalidRecord)

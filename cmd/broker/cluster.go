@@ -97,6 +97,11 @@ func (c *cluster) TopicByID(id metadata.TopicID) (*metadata.Topic, bool) {
 	return t, t != nil
 }
 
+func (c *cluster) Collision(name string) (*metadata.Topic, bool) {
+	t := c.view.Collision(name)
+	return t, t != nil
+}
+
 func (c *cluster) Shard(id metadata.ShardID) (metadata.Shard, bool) {
 	s := c.view.Cluster().Shard(id)
 	if s == nil {

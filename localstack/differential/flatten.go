@@ -1,0 +1,136 @@
+package differential
+
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Flatten turns an answer into paths and values: Topics[t].Partitions[0].ErrorCode.
+// Lists of structs are keyed by what names their elements, so that their order
+// does not matter; empty and null lists are the same.
+func (s *Side) Flatten(resp kmsg.Response) map[string]string {
+	out := map[string]string{}
+	s.flatten(out, "", reflect.ValueOf(resp).Elem())
+	return out
+}
+
+// keyFields name an element of a list, the first that is there.
+var keyFields = []string{"Topic", "TopicID", "Name", "Partition", "ApiKey", "ResourceName", "NodeID", "User", "TransactionalID", "Dir"}
+
+func (s *Side) flatten(out map[string]string, path string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			out[path] = "null"
+			return
+		}
+		s.flatten(out, path, v.Elem())
+	case reflect.Struct:
+		s.flattenStruct(out, path, v)
+	case reflect.Slice:
+		s.flattenSlice(out, path, v)
+	case reflect.Array:
+		if id, ok := v.Interface().([16]byte); ok {
+			out[path] = s.topicOf(id)
+			return
+		}
+		out[path] = fmt.Sprint(v.Interface())
+	default:
+		out[path] = fmt.Sprint(v.Interface())
+	}
+}
+
+func (s *Side) flattenStruct(out map[string]string, path string, v reflect.Value) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if !f.IsExported() || f.Name == "Version" || f.Name == "UnknownTags" {
+			continue
+		}
+		name := f.Name
+		if path != "" {
+			name = path + "." + f.Name
+		}
+		s.flatten(out, name, v.Field(i))
+	}
+}
+
+func (s *Side) flattenSlice(out map[string]string, path string, v reflect.Value) {
+	switch list := v.Interface().(type) {
+	case []byte:
+		out[path] = batches(list)
+		return
+	case []int32:
+		sorted := slices.Sorted(slices.Values(list))
+		out[path] = fmt.Sprint(sorted)
+		return
+	}
+	if v.Type().Elem().Kind() != reflect.Struct {
+		out[path] = fmt.Sprint(v.Interface())
+		return
+	}
+	seen := map[string]int{}
+	for i := range v.Len() {
+		key := s.key(v.Index(i), i)
+		seen[key]++
+		if n := seen[key]; n > 1 {
+			key = fmt.Sprintf("%s#%d", key, n)
+		}
+		at := path + "[" + key + "]"
+		out[at] = "is there"
+		s.flatten(out, at, v.Index(i))
+	}
+}
+
+// key names an element of a list.
+func (s *Side) key(v reflect.Value, i int) string {
+	for _, name := range keyFields {
+		f := v.FieldByName(name)
+		if !f.IsValid() {
+			continue
+		}
+		if f.Kind() == reflect.Pointer {
+			if f.IsNil() {
+				continue
+			}
+			f = f.Elem()
+		}
+		switch k := f.Interface().(type) {
+		case [16]byte:
+			if k != [16]byte{} {
+				return s.topicOf(k)
+			}
+		case string:
+			if k != "" || name == "ResourceName" {
+				return k
+			}
+		default:
+			return fmt.Sprint(k)
+		}
+	}
+	return fmt.Sprint(i)
+}
+
+// batches describes stored batches: whole ones only, since the last one may be
+// cut, and without the leader epoch and timestamps that each side gives.
+func batches(b []byte) string {
+	const header, fixed = 12, 61
+	var out []string
+	for len(b) >= fixed {
+		n := header + int(binary.BigEndian.Uint32(b[8:]))
+		if n < fixed || n > len(b) {
+			break
+		}
+		one := b[:n]
+		attributes := binary.BigEndian.Uint16(one[21:])
+		out = append(out, fmt.Sprintf("%d+%d codec %d producer %d/%d/%d",
+			binary.BigEndian.Uint64(one), binary.BigEndian.Uint32(one[23:]), attributes&7,
+			int64(binary.BigEndian.Uint64(one[43:])), int16(binary.BigEndian.Uint16(one[51:])), int32(binary.BigEndian.Uint32(one[53:]))))
+		b = b[n:]
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,36 @@
+package differential
+
+import "regexp"
+
+func whole(pattern string) *regexp.Regexp { return regexp.MustCompile("^(?:" + pattern + ")$") }
+
+// topicConfig matches a config in an answer about topics.
+func topicConfig(name, field string) *regexp.Regexp {
+	return whole(`(Resources|Topics)\[[^\]]*\]\.Configs\[(` + name + `)\]` + field)
+}
+
+// rules are the differences that may be, each with its reason.
+var rules = []Rule{
+	{Path: whole(`ConfigResources\[__.*\]`), Keys: []int16{74}, Why: "Kafka's internal topics: what they hold lives in shard state"},
+	{Path: whole(`.*\.ErrorCode`), Keys: []int16{0}, Kafka: whole(`[1-9][0-9]*`), Thermocline: whole("21"), Why: "acks that make no sense are found before anything else"},
+	{Path: whole(`.*\.ErrorCode`), Keys: []int16{33, 44}, Kafka: whole("40"), Thermocline: whole("3|17|42"), Why: "of a resource that is not there and a config that cannot be, we tell the first"},
+	{Path: whole(`.*\.ErrorCode`), Keys: []int16{44}, Kafka: whole("-1"), Thermocline: whole("42"), Why: "Kafka fails inside on an unknown operation on a group"},
+	{Path: whole(`.*\.ErrorCode`), Keys: []int16{65}, Kafka: whole("14|15|16"), Thermocline: whole("105"), Why: "Kafka's coordinator is elsewhere, or is being made"},
+	{Path: whole(`Topics\[.*\]`), Keys: []int16{3}, Kafka: whole(regexp.QuoteMeta(absent)), Thermocline: whole("is there"), Why: "Kafka answers for ids only when names stand beside them"},
+	{Path: whole(`.*\.ErrorCode`), Keys: []int16{1}, Kafka: whole("0"), Thermocline: whole("76"), Why: "zstd is refused to clients that do not know it; Kafka 4 sends it all the same"},
+	{Path: whole(`.*\.RecordBatches`), Keys: []int16{1}, Kafka: whole(".*codec 4.*"), Thermocline: whole(""), Why: "zstd is refused to clients that do not know it; Kafka 4 sends it all the same"},
+	{Path: whole(`Topics\[__.*\]`), Thermocline: whole(regexp.QuoteMeta(absent)), Why: "Kafka's internal topics: what they hold lives in shard state"},
+	{Path: whole(`Topics\[.*\]\.TopicID`), Keys: []int16{19}, Kafka: whole("an id"), Thermocline: whole("none"), Why: "a request that only validates draws no id"},
+	{Path: whole(`.*ErrorMessage`), Why: "texts are our own"},
+	{Path: whole(`.*\.Documentation`), Why: "texts are our own"},
+	{Path: whole(`ClusterID|Brokers\[1\]\.(Host|Port|Rack)|ControllerID`), Why: "where the brokers are, and what the cluster is called"},
+	{Path: whole(`.*LeaderEpoch`), Why: "a leader epoch is a Raft term here: it begins at another number"},
+	{Path: whole(`.*\.(LogAppendTime|Timestamp|LastTimestamp|MaxTimestamp)`), Why: "times of the two runs"},
+	{Path: whole(`.*Producer(ID|Epoch)`), Keys: []int16{22}, Why: "producer ids come in blocks of each broker's own"},
+	{Path: whole(`ApiKeys.*`), Keys: []int16{18}, Kafka: whole(`is there|[0-9]+`), Thermocline: whole(regexp.QuoteMeta(absent)), Why: "keys of what is not built, or of brokers among themselves"},
+	{Path: whole(`(Supported|Finalized)Features.*`), Keys: []int16{18}, Why: "features of Kafka's own metadata and formats"},
+	{Path: topicConfig(`remote\.storage\.enable`, `.*`), Why: "every topic is tiered"},
+	{Path: topicConfig(`message\.downconversion\.enable|message\.format\.version|message\.timestamp\.difference\.max\.ms|thermocline\.roll`, `.*`), Kafka: whole(regexp.QuoteMeta(absent)), Why: "configs of older Kafkas, and one of our own"},
+	{Path: topicConfig(`.*`, `\.(Source|IsDefault|ConfigSynonyms.*)`), Why: "the two brokers' files say different things"},
+	{Path: topicConfig(`.*`, ``), Keys: []int16{19}, Why: "configs are listed by both"},
+}
