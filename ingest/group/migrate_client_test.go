@@ -115,7 +115,7 @@ func (cl *classicClient) join(lose bool) {
 	p.Name, p.Metadata = cl.protocolName(), cl.metadata()
 	r.Protocols = append(r.Protocols, p)
 	cl.told = cl.names
-	cl.w.log("%s joins as %q, %d owned", cl.name, cl.id, len(cl.owns))
+	cl.w.log("%s joins as %q for %v, %d owned", cl.name, cl.id, cl.names, len(cl.owns))
 	cl.send(r, lose, func(resp kmsg.Response) {
 		j := resp.(*kmsg.JoinGroupResponse)
 		if j.ErrorCode == kerr.MemberIDRequired.Code {
@@ -207,11 +207,16 @@ func (cl *classicClient) failed(code int16) bool {
 	return true
 }
 
-// restart is another with its instance id.
+// restart is another with its instance id. It subscribes to the same: a static
+// member that comes back to a stable classic group does not rebalance it, even
+// if it wants something else by now (KIP-345).
 func (cl *classicClient) restart(name string) {
 	cl.crash()
 	back := cl.w.joinClassic(name, cl.cooperative)
 	back.instance, back.names = cl.instance, cl.names
+	if cl.told != nil {
+		back.names = cl.told
+	}
 }
 
 // leave says goodbye; crash does not.

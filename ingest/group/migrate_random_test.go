@@ -80,7 +80,7 @@ func (w *world) chaosMigration(i int, cooperative bool) {
 		} else {
 			old.leave()
 		}
-	case n < 54 && old != nil:
+	case n < 54 && old != nil && (old.instance == nil || old.id != ""):
 		old.names, _, _ = w.subscription()
 		old.phase = toJoin
 	case n < 56 && cl != nil:
