@@ -121,9 +121,8 @@ func (r *runner) all(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		err = settled(ctx, t.seeds)
+		err = r.settled(ctx, t.seeds)
 		if err == nil {
-			r.say("%s: leaders are spread over the brokers", t.column)
 			err = r.loads(ctx, t)
 		}
 		errs = append(errs, err, t.close())
@@ -194,7 +193,7 @@ func (r *runner) settledCluster(ctx context.Context, name string, own map[string
 	if err != nil {
 		return nil, err
 	}
-	if err := settled(ctx, t.seeds); err != nil {
+	if err := r.settled(ctx, t.seeds); err != nil {
 		return nil, joinClose(err, t)
 	}
 	return t, nil
@@ -246,28 +245,31 @@ func (r *runner) started(ctx context.Context, t *target, start time.Time) error 
 const settleWithin = time.Minute
 
 // settled waits until every broker leads as much as the others: a change of
-// leader in the middle of a load would be what the load measures.
-func settled(ctx context.Context, seeds []string) error {
+// leader in the middle of a load would be what the load measures. It says so
+// when that does not come about.
+func (r *runner) settled(ctx context.Context, seeds []string) error {
 	const topic = "settled"
 	if err := CreateTopic(ctx, seeds, topic, partitions); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	within, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		leaders, _, err := partitionLeaders(ctx, seeds, topic)
+		leaders, _, err := partitionLeaders(within, seeds, topic)
 		even := err == nil && len(leaders) == len(seeds)
 		for _, led := range leaders {
 			even = even && len(led) == partitions/len(seeds)
 		}
 		if even {
+			r.say("leaders are spread over the brokers")
 			return nil
 		}
 		select {
-		case <-ctx.Done():
-			return fmt.Errorf("bench: leaders are not spread over the brokers after %v: %v, %w", settleWithin, leaders, errors.Join(err, ctx.Err()))
+		case <-within.Done():
+			r.say("leaders are not spread over the brokers after %v: %v, %v", settleWithin, leaders, err)
+			return ctx.Err()
 		case <-tick.C:
 		}
 	}
