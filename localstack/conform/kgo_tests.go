@@ -69,7 +69,7 @@ func RunKgoTests(ctx context.Context, cache string, bootstrap []string, expected
 func goTest(ctx context.Context, dir string, names, bootstrap []string, log io.Writer) (KgoOutcome, error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-timeout=15m", "-run", "^("+strings.Join(names, "|")+")$", ".")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "KGO_SEEDS="+strings.Join(bootstrap, ","), "KGO_TEST_RF=3",
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "KGO_SEEDS="+strings.Join(bootstrap, ","), fmt.Sprintf("KGO_TEST_RF=%d", min(3, len(bootstrap))),
 		"KGO_TEST_RECORDS="+kgoRecords, "KGO_LOG_LEVEL=none")
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()

@@ -82,6 +82,9 @@ func (p producer) Close() error { return p.w.Close() }
 func record(m kafka.Message) driver.Record {
 	r := driver.Record{Topic: m.Topic, Partition: int32(m.Partition), Offset: m.Offset, Key: m.Key, Value: m.Value, Timestamp: m.Time}
 	for _, h := range m.Headers {
+		if h.Value == nil {
+			h.Value = []byte{} // kafka-go gives no other empty value
+		}
 		r.Headers = append(r.Headers, driver.Header{Key: h.Key, Value: h.Value})
 	}
 	return r
