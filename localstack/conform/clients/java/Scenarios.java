@@ -113,7 +113,7 @@ final class Scenarios {
     }
 
     void sendPlain(List<ProducerRecord<byte[], byte[]>> records) throws Exception {
-        try (KafkaProducer<byte[], byte[]> p = producer("none", Map.of("enable.idempotence", "false"))) {
+        try (KafkaProducer<byte[], byte[]> p = producer("none", Map.of())) {
             send(p, records);
         }
     }
@@ -157,7 +157,7 @@ final class Scenarios {
         String topic = topic("codec-" + codec);
         AdminScenarios.create(this, topic, 3, Map.of());
         List<ProducerRecord<byte[], byte[]>> sent = numbered(topic, 1500, 3);
-        try (KafkaProducer<byte[], byte[]> p = producer(codec, Map.of("enable.idempotence", "false"))) {
+        try (KafkaProducer<byte[], byte[]> p = producer(codec, Map.of())) {
             send(p, sent);
         }
         sameInOrder(sent, readAll(topic, 3, sent.size()));
