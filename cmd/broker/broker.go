@@ -149,7 +149,7 @@ func (b *Broker) openLog() error {
 	if err != nil {
 		return err
 	}
-	log, recovered, err := wal.Open(b.fs, walDir, wal.Options{FileBytes: int64(b.cfg.WALFileBytes), MaxBytes: budget, Logger: b.log})
+	log, recovered, err := wal.Open(b.fs, walDir, wal.Options{FileBytes: int64(b.cfg.WALFileBytes), MaxBytes: budget, FillPerSecond: wal.DefaultFillPerSecond, Logger: b.log})
 	if err != nil {
 		return fmt.Errorf("opening the log in %s: %w", filepath.Join(b.cfg.DataDir, walDir), err)
 	}
