@@ -95,13 +95,17 @@ func (row *Row) judged(g goal) (v float64, ok bool) {
 		return ours, ok
 	}
 	columns := map[against][]string{kafka: {KafkaPlain, KafkaFsync}, kafkaDefault: {KafkaPlain}, machine: {Floor}}[g.of]
-	best, found := 0.0, false
-	for _, c := range columns {
-		if v, ok := row.Values[c]; ok && (!found || (v > best) == row.Higher) {
-			best, found = v, true
+	best := 0.0
+	for i, c := range columns {
+		v, ok := row.Values[c]
+		if !ok {
+			return 0, false // a peer that did not start is not the worse one
+		}
+		if i == 0 || (v > best) == row.Higher {
+			best = v
 		}
 	}
-	return ours / best, found && best > 0
+	return ours / best, best > 0
 }
 
 // verdict is "aim" or "must" when the row reaches them, "below" when it does not.

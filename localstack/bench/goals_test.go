@@ -21,6 +21,7 @@ func TestVerdicts(t *testing.T) {
 		{"the better of two", row(true, map[string]float64{Ours: 150, KafkaPlain: 100, KafkaFsync: 200}), goal{kafka, 0.7, 1}, "must"},
 		{"the smaller of two", row(false, map[string]float64{Ours: 6, KafkaPlain: 10, KafkaFsync: 7}), goal{kafkaDefault, 0.7, 0.4}, "must"},
 		{"the machine's", row(true, map[string]float64{Ours: 95, Floor: 100}), goal{machine, 0.7, 0.9}, "aim"},
+		{"one of two is missing", row(true, map[string]float64{Ours: 95, KafkaFsync: 10}), goal{kafka, 0.7, 0.9}, ""},
 		{"no column to compare with", row(true, map[string]float64{Ours: 95}), goal{kafka, 0.7, 0.9}, ""},
 	} {
 		v, ok := c.row.judged(c.goal)
