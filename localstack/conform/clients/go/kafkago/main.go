@@ -94,8 +94,7 @@ func record(m kafka.Message) driver.Record {
 type reader struct {
 	readers map[int]*kafka.Reader
 	queue   chan kafka.Message
-	stop    context.CancelFunc
-	all     sync.WaitGroup
+	pumps   map[int]func() // each stops one reader's pump and waits for it
 
 	mu    sync.Mutex
 	last  error
@@ -105,8 +104,7 @@ type reader struct {
 const queued = 1000
 
 func newReader(ctx context.Context, configs map[int]kafka.ReaderConfig, from int64) (*reader, error) {
-	r := &reader{readers: map[int]*kafka.Reader{}, queue: make(chan kafka.Message, queued), taken: map[int]kafka.Message{}}
-	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	r := &reader{readers: map[int]*kafka.Reader{}, pumps: map[int]func(){}, queue: make(chan kafka.Message, queued), taken: map[int]kafka.Message{}}
 	for p, config := range configs {
 		config.MinBytes, config.MaxBytes, config.MaxWait = 1, 10<<20, 100*time.Millisecond
 		config.ReadBackoffMin, config.ReadBackoffMax = 50*time.Millisecond, 500*time.Millisecond
@@ -117,9 +115,20 @@ func newReader(ctx context.Context, configs map[int]kafka.ReaderConfig, from int
 				return nil, errors.Join(err, r.Close())
 			}
 		}
-		r.all.Go(func() { r.pump(ctx, k) })
+		r.start(ctx, p)
 	}
 	return r, nil
+}
+
+// start begins to fetch for Poll.
+func (r *reader) start(ctx context.Context, p int) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var pump sync.WaitGroup
+	pump.Go(func() { r.pump(ctx, r.readers[p]) })
+	r.pumps[p] = func() {
+		cancel()
+		pump.Wait()
+	}
 }
 
 // special offsets of kafka-go are the other way round.
@@ -196,12 +205,14 @@ func (r *reader) Poll(ctx context.Context, wait time.Duration) ([]driver.Record,
 	}
 }
 
-// Seek: what is queued is of before.
-func (r *reader) Seek(_ context.Context, _ string, partition int32, to int64) error {
-	err := r.readers[int(partition)].SetOffset(special(to))
+// Seek: what is queued, or on its way there, is of before.
+func (r *reader) Seek(ctx context.Context, _ string, partition int32, to int64) error {
+	r.pumps[int(partition)]()
 	for len(r.queue) > 0 {
 		<-r.queue
 	}
+	err := r.readers[int(partition)].SetOffset(special(to))
+	r.start(ctx, int(partition))
 	return err
 }
 
@@ -222,8 +233,9 @@ func (r *reader) Commit(ctx context.Context) error {
 }
 
 func (r *reader) Close() error {
-	r.stop()
-	r.all.Wait()
+	for _, stop := range r.pumps {
+		stop()
+	}
 	var errs []error
 	for _, k := range r.readers {
 		errs = append(errs, k.Close())
