@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // groupOptions are what every group command knows.
@@ -96,7 +100,7 @@ Kafka Connect, and empty for offsets that were set without any member.`,
 			return knownWords("--type", types, groupTypes)
 		},
 		RunE: o.run(func(cmd *cobra.Command, adm *kadm.Client, _ []string) error {
-			listed, failed := adm.ListGroups(cmd.Context())
+			listed, failed := listGroups(cmd.Context(), adm, cmd.ErrOrStderr(), coordinatorWithin)
 			out := []listedGroup{}
 			for _, g := range listed.Sorted() {
 				l := listedGroup{g.Group, g.GroupType, g.State, g.ProtocolType, g.Coordinator}
@@ -108,10 +112,7 @@ Kafka Connect, and empty for offsets that were set without any member.`,
 				}
 			}
 			err := o.print(cmd, out, func(w io.Writer) error { return printList(w, out) })
-			if failed != nil {
-				return fmt.Errorf("some brokers did not answer, their groups are missing: %w", failed)
-			}
-			return err
+			return errors.Join(failed, err)
 		}),
 	}
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only groups in these states: "+strings.Join(groupStates, ", "))
@@ -164,14 +165,10 @@ stop them first. Topics and their records are not touched.`,
 		Example: "  thermocline group delete audit billing",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: o.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
-			answers, failed := adm.DeleteGroups(cmd.Context(), args...)
+			until := time.Now().Add(coordinatorWithin)
 			return each("group", args, func(name string) error {
-				a, ok := answers[name]
-				if !ok && failed != nil {
-					return failed
-				}
-				if a.Err != nil {
-					return refused(a.Err, a.ErrMessage)
+				if err := patiently(cmd.Context(), until, func() error { return deleteGroup(cmd.Context(), adm, name) }); err != nil {
+					return err
 				}
 				return o.print(cmd, map[string]string{"deleted": name}, func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "deleted %s\n", name)
@@ -180,6 +177,19 @@ stop them first. Topics and their records are not touched.`,
 			})
 		}),
 	}
+}
+
+func deleteGroup(ctx context.Context, adm *kadm.Client, name string) error {
+	a, err := adm.DeleteGroup(ctx, name)
+	switch {
+	case errors.Is(a.Err, kerr.GroupIDNotFound) || errors.Is(err, kerr.GroupIDNotFound):
+		return refused(kerr.GroupIDNotFound, "") // the brokers' own words name it again
+	case a.Err != nil:
+		return refused(a.Err, a.ErrMessage)
+	case err != nil:
+		return refused(err, "")
+	}
+	return nil
 }
 
 func groupDeleteOffsets(o *groupOptions) *cobra.Command {
@@ -195,7 +205,7 @@ them reads these topics.`,
 		Args:    cobra.ExactArgs(1),
 		PreRunE: func(*cobra.Command, []string) error { return s.check() },
 		RunE: o.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
-			g, err := loadGroup(cmd.Context(), adm, args[0])
+			g, err := loadGroup(cmd.Context(), adm, args[0], time.Now().Add(coordinatorWithin))
 			if err != nil {
 				return err
 			}
@@ -203,7 +213,11 @@ them reads these topics.`,
 			if len(chosen) == 0 {
 				return fmt.Errorf("group %s has no committed offsets there: see thermocline group describe %s", g.Group, g.Group)
 			}
-			answers, err := adm.DeleteOffsets(cmd.Context(), g.Group, chosen)
+			var answers kadm.DeleteOffsetsResponses
+			err = patiently(cmd.Context(), time.Now().Add(coordinatorWithin), func() (err error) {
+				answers, err = adm.DeleteOffsets(cmd.Context(), g.Group, chosen)
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("group %s: %w", g.Group, refused(err, ""))
 			}

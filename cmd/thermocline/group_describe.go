@@ -45,8 +45,9 @@ on, END where the next record will be written, LAG what lies between them.`,
 func loadGroups(ctx context.Context, adm *kadm.Client, names []string) ([]*groupState, error) {
 	groups := []*groupState{}
 	var errs []error
+	until := time.Now().Add(coordinatorWithin)
 	for _, n := range names {
-		g, err := loadGroup(ctx, adm, n)
+		g, err := loadGroup(ctx, adm, n, until)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -131,13 +132,13 @@ partition, and the total. Without a name: the total of every group. A partition
 without a committed offset has no lag: where its reader begins is the reader's own
 setting.
 
---watch repeats it until Ctrl-C; with --output json each look is one line.`,
+--watch 5s repeats it every five seconds until Ctrl-C; with --output json each look is one line.`,
 		Example: `  thermocline group lag
   thermocline group lag audit
-  thermocline group lag audit --watch
+  thermocline group lag audit --watch 2s
   thermocline group lag --watch 10s --output json | jq '.[] | select(.lag > 1000)'`,
-		PreRunE: func(*cobra.Command, []string) error {
-			if watch < 0 || watch > 0 && watch < 100*time.Millisecond {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("watch") && watch < 100*time.Millisecond {
 				return fmt.Errorf("--watch is a time between looks of 100ms or more, not %v", watch)
 			}
 			return nil
@@ -149,8 +150,7 @@ setting.
 			return o.lagAgain(cmd, adm, args, watch)
 		}),
 	}
-	cmd.Flags().DurationVarP(&watch, "watch", "w", 0, "look again after this time, until Ctrl-C (--watch alone: 2s)")
-	cmd.Flags().Lookup("watch").NoOptDefVal = "2s"
+	cmd.Flags().DurationVarP(&watch, "watch", "w", 0, "look again after this time, such as 5s, until Ctrl-C")
 	return cmd
 }
 
@@ -198,7 +198,7 @@ func (o *groupOptions) lagOnce(cmd *cobra.Command, adm *kadm.Client, names []str
 }
 
 func (o *groupOptions) lagOfAll(cmd *cobra.Command, adm *kadm.Client) error {
-	listed, failed := adm.ListGroups(cmd.Context())
+	listed, failed := listGroups(cmd.Context(), adm, cmd.ErrOrStderr(), coordinatorWithin)
 	var names []string
 	for _, l := range listed.Sorted() {
 		if l.GroupType == "" || l.GroupType == "classic" || l.GroupType == "consumer" {

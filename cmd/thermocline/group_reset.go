@@ -163,7 +163,7 @@ func (r *resetRule) parse(given func(flag string) bool, now time.Time) error {
 // planReset works out the offsets before and after. It refuses a group with
 // members, unless only a look is wanted.
 func planReset(ctx context.Context, adm *kadm.Client, group string, s *groupScope, r *resetRule, dryRun bool) ([]resetRow, error) {
-	g, err := loadGroup(ctx, adm, group)
+	g, err := loadGroup(ctx, adm, group, time.Now().Add(coordinatorWithin))
 	if errors.Is(err, kerr.GroupIDNotFound) && !s.allTopics {
 		g, err = &groupState{Group: group}, nil // comes into being by the commit
 	}

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // groupState is one group as its coordinator tells it, in one form for groups
@@ -64,13 +64,18 @@ type groupOffset struct {
 	Problem  string `json:"problem,omitempty"`
 }
 
-// loadGroup asks for everything about one group.
-func loadGroup(ctx context.Context, adm *kadm.Client, name string) (*groupState, error) {
-	g, err := askGroup(ctx, adm, name)
+// loadGroup asks for everything about one group, again until a time if its
+// coordinator cannot be asked.
+func loadGroup(ctx context.Context, adm *kadm.Client, name string, until time.Time) (*groupState, error) {
+	g, err := askGroup(ctx, adm, name, until)
 	if err != nil {
 		return nil, fmt.Errorf("group %s: %w", name, err)
 	}
-	committed, err := adm.FetchOffsets(ctx, name)
+	var committed kadm.OffsetResponses
+	err = patiently(ctx, until, func() (err error) {
+		committed, err = adm.FetchOffsets(ctx, name)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("group %s: asking for its offsets: %w", name, refused(err, ""))
 	}
@@ -105,28 +110,6 @@ func logBounds(ctx context.Context, adm *kadm.Client, topics []string) (starts, 
 		return nil, nil, err
 	}
 	return starts, ends, nil
-}
-
-// askGroup asks as for a consumer group first, and then as for a classic one:
-// each request answers for its own type only.
-func askGroup(ctx context.Context, adm *kadm.Client, name string) (*groupState, error) {
-	if described, err := adm.DescribeConsumerGroups(ctx, name); err == nil {
-		if d, ok := described[name]; ok && d.Err == nil {
-			return fromConsumerGroup(d), nil
-		}
-	}
-	described, err := adm.DescribeGroups(ctx, name)
-	if err != nil {
-		return nil, refused(err, "")
-	}
-	d, ok := described[name]
-	switch {
-	case !ok || errors.Is(d.Err, kerr.GroupIDNotFound) && d.ErrMessage == "" || d.Err == nil && d.State == "Dead":
-		return nil, refused(kerr.GroupIDNotFound, "")
-	case d.Err != nil:
-		return nil, refused(d.Err, d.ErrMessage)
-	}
-	return fromClassicGroup(d), nil
 }
 
 func fromConsumerGroup(d kadm.DescribedConsumerGroup) *groupState {

@@ -106,6 +106,8 @@ func TestGroupMistakesAreExplained(t *testing.T) {
 		{[]string{"reset-offsets", "g", "--by-duration", "P1M", "--topic", "seeded"}, "P1DT12H"},
 		{[]string{"reset-offsets", "g", "--to-timestamp", "yesterday", "--topic", "seeded"}, "RFC 3339"},
 		{[]string{"lag", "g", "--watch=5ms"}, "100ms"},
+		{[]string{"lag", "g", "--watch", "-5s"}, "100ms"},
+		{[]string{"lag", "g", "--watch", "0s"}, "100ms"},
 	} {
 		if _, err := cli(t, "", append(append([]string{"group"}, tc.args...), "-b", b)...); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: want an error with %q, got %v", tc.args, tc.want, err)
