@@ -23,7 +23,10 @@ acknowledges is fsynced. Production uses MinIO, AWS or another S3.`,
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "bucket %s on %s\n", server.Bucket(), server.Endpoint())
-			<-cmd.Context().Done()
+			select {
+			case <-cmd.Context().Done():
+			case <-server.Done(): // not by our will: Close tells why
+			}
 			return server.Close()
 		},
 	}

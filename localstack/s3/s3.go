@@ -167,16 +167,18 @@ func prepare(c Config) (Config, error) {
 	return c, err
 }
 
-// freeAddr replaces port 0: the library does not say which port it got.
+// freeAddr replaces port 0: the library does not say which port it got. It binds
+// any other port too, and lets go of it: the library tells late that it is taken,
+// when whoever has it has answered the first probe already.
 func freeAddr(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", fmt.Errorf("s3 server: address %q, expected host:port: %w", addr, err)
 	}
-	if port != "0" {
-		return addr, nil
+	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return "", fmt.Errorf("s3 server: %s is in use by another process: end it, or listen on another port", addr)
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return "", fmt.Errorf("s3 server: %w", err)
 	}
