@@ -123,6 +123,9 @@ func Markdown(ours, oracle Record) string {
 		fmt.Fprintf(&b, " %s is %s", c.Client, c.Version)
 	}
 	b.WriteString(".\n")
+	if left := notCompared(ours, oracle); left != "" {
+		b.WriteString("\nNot run against Apache Kafka: " + left + ".\n")
+	}
 	if notes.Len() > 0 {
 		b.WriteString("\n## Notes\n\n" + notes.String())
 	}
@@ -130,6 +133,23 @@ func Markdown(ours, oracle Record) string {
 		b.WriteString("\n## franz-go's integration tests\n\n" + ours.KgoTests.Markdown())
 	}
 	return b.String()
+}
+
+// notCompared lists what the oracle has no result for, by client.
+func notCompared(ours, oracle Record) string {
+	var out []string
+	for _, c := range ours.Columns {
+		var names []string
+		for _, r := range c.Results {
+			if _, ok := oracle.find(c.Client, r.Scenario); !ok {
+				names = append(names, r.Scenario)
+			}
+		}
+		if len(names) > 0 {
+			out = append(out, c.Client+" "+strings.Join(names, ", "))
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 var shown = map[string]string{Pass: "pass", Fail: "**fail**", NA: "n.a."}
