@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +69,7 @@ func startThermocline(t *testing.T) *Side {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := processes.Start(ctx, processes.Options{Binary: binary, Dir: t.TempDir(), Brokers: 1})
+	c, err := processes.Start(ctx, processes.Options{Binary: binary, Dir: t.TempDir(), Brokers: 1, Settings: groupSettings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +93,11 @@ func TestDifferential(t *testing.T) {
 	defer r.thermocline.Close()
 	r.world.Prefix = fmt.Sprintf("d%d-", seed)
 	defer r.report()
+	for _, s := range []*Side{r.kafka, r.thermocline} {
+		if err := s.Create(t.Context(), r.world.still(1), r.world.still(2)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.level()
 	for n := range steps {
 		r.step(seed, n)
@@ -105,11 +111,14 @@ func (r *run) report() {
 	}
 }
 
+var long = regexp.MustCompile("x{100,}")
+
 type run struct {
 	t                  *testing.T
 	kafka, thermocline *Side
 	world              World
 	found              map[string]string // first example by signature
+	come, gone         []GroupMember     // in the step that is asked
 }
 
 // level waits until both sides have the same topics, and serve them.
@@ -121,7 +130,9 @@ func (r *run) level() {
 	for {
 		k, kerr := r.topics(ctx, r.kafka)
 		t, terr := r.topics(ctx, r.thermocline)
-		if kerr == nil && terr == nil && slices.Equal(k, t) {
+		_, kstill := r.kafka.ids[r.world.still(2)]
+		_, tstill := r.thermocline.ids[r.world.still(2)]
+		if kerr == nil && terr == nil && slices.Equal(k, t) && kstill && tstill {
 			r.world.Topics = k
 			if r.serves(ctx, r.kafka) && r.serves(ctx, r.thermocline) {
 				return
@@ -143,6 +154,14 @@ func (r *run) topics(ctx context.Context, s *Side) ([]Topic, error) {
 
 func (r *run) serves(ctx context.Context, s *Side) bool {
 	ok, err := s.Serves(ctx, r.world.Topics)
+	if err != nil || !ok {
+		return false
+	}
+	var groups []string
+	for _, name := range append([]string{"nobody"}, groupNames...) {
+		groups = append(groups, r.world.Prefix+name)
+	}
+	ok, err = s.Coordinates(groups)
 	return err == nil && ok
 }
 
@@ -150,7 +169,7 @@ func (r *run) step(seed, n uint64) {
 	step := NewStep(seed, n, &r.world)
 	deadline := time.Now().Add(readPatience)
 	for {
-		req, found := r.ask(step)
+		req, found := r.ask(step, n)
 		if len(found) > 0 && step.Reads && time.Now().Before(deadline) {
 			continue
 		}
@@ -158,7 +177,7 @@ func (r *run) step(seed, n uint64) {
 			s := signature(req.Key(), d)
 			if _, known := r.found[s]; !known {
 				text, _ := json.Marshal(req)
-				r.found[s] = fmt.Sprintf("step %d v%d %s: %s", n, req.GetVersion(), d.Path, text)
+				r.found[s] = fmt.Sprintf("step %d v%d %s: %s", n, req.GetVersion(), d.Path, long.ReplaceAll(text, []byte("x...x")))
 			}
 		}
 		break
@@ -169,13 +188,17 @@ func (r *run) step(seed, n uint64) {
 }
 
 // ask asks both sides once, and compares.
-func (r *run) ask(step Step) (kmsg.Request, []Difference) {
+func (r *run) ask(step Step, n uint64) (kmsg.Request, []Difference) {
 	silent := false
+	defer r.settle()
 	one := func(s *Side) (kmsg.Request, map[string]string) {
 		req := step.Request(s)
 		resp, err := s.Ask(r.t.Context(), req)
 		if errors.Is(err, errClosed) {
 			return req, map[string]string{"": "closed"}
+		}
+		if errors.Is(err, errSilent) && s == r.thermocline {
+			return req, map[string]string{"": "no answer"}
 		}
 		if errors.Is(err, errSilent) {
 			text, _ := json.Marshal(req)
@@ -186,6 +209,7 @@ func (r *run) ask(step Step) (kmsg.Request, []Difference) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
+		r.note(s, n, req, resp)
 		return req, s.Flatten(resp)
 	}
 	req, k := one(r.kafka)

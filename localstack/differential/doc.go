@@ -9,5 +9,9 @@
 // Requests that only read are asked again for a while when they differ: a
 // Kafka broker learns of metadata a moment after the controller has answered.
 //
+// Members of groups have one name for both sides (groups.go); what each side
+// gave them, ids, generations and epochs, is kept apart and used in the next
+// requests. A classic group has one member, so that nothing waits for others.
+//
 // `make differential` runs it; it needs Java 17 and Maven.
 package differential

@@ -20,7 +20,7 @@ func (s *Side) Flatten(resp kmsg.Response) map[string]string {
 }
 
 // keyFields name an element of a list, the first that is there.
-var keyFields = []string{"Topic", "TopicID", "Name", "Partition", "ApiKey", "ResourceName", "NodeID", "User", "TransactionalID", "Dir"}
+var keyFields = []string{"Topic", "TopicID", "Name", "Partition", "ApiKey", "ResourceName", "Key", "NodeID", "User", "TransactionalID", "Dir", "Group", "MemberID"}
 
 func (s *Side) flatten(out map[string]string, path string, v reflect.Value) {
 	switch v.Kind() {
@@ -40,6 +40,8 @@ func (s *Side) flatten(out map[string]string, path string, v reflect.Value) {
 			return
 		}
 		out[path] = fmt.Sprint(v.Interface())
+	case reflect.String:
+		out[path] = s.called(v.String())
 	default:
 		out[path] = fmt.Sprint(v.Interface())
 	}
@@ -62,9 +64,16 @@ func (s *Side) flattenStruct(out map[string]string, path string, v reflect.Value
 func (s *Side) flattenSlice(out map[string]string, path string, v reflect.Value) {
 	switch list := v.Interface().(type) {
 	case []byte:
-		out[path] = batches(list)
+		out[path] = fmt.Sprintf("%x", list)
+		if strings.HasSuffix(path, "RecordBatches") {
+			out[path] = batches(list)
+		}
 		return
 	case []int32:
+		sorted := slices.Sorted(slices.Values(list))
+		out[path] = fmt.Sprint(sorted)
+		return
+	case []string:
 		sorted := slices.Sorted(slices.Values(list))
 		out[path] = fmt.Sprint(sorted)
 		return
@@ -86,6 +95,14 @@ func (s *Side) flattenSlice(out map[string]string, path string, v reflect.Value)
 	}
 }
 
+// called is the name that both sides share, if v is an id of a member.
+func (s *Side) called(v string) string {
+	if name, ok := s.memberNames[v]; ok {
+		return name
+	}
+	return v
+}
+
 // key names an element of a list.
 func (s *Side) key(v reflect.Value, i int) string {
 	for _, name := range keyFields {
@@ -105,8 +122,8 @@ func (s *Side) key(v reflect.Value, i int) string {
 				return s.topicOf(k)
 			}
 		case string:
-			if k != "" || name == "ResourceName" {
-				return k
+			if k != "" || name == "ResourceName" || name == "Group" || name == "Key" {
+				return s.called(k)
 			}
 		default:
 			return fmt.Sprint(k)

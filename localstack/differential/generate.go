@@ -10,6 +10,8 @@ import (
 type World struct {
 	Prefix string // of all topic names of this run
 	Topics []Topic
+	// Members are those of groups, as Kafka has them.
+	Members []GroupMember
 }
 
 // Topic is a topic that both sides have.
@@ -122,6 +124,10 @@ func (g *generator) config() (name, value string) {
 		value = pick(g, "0.5", "0", "1.5", "x")
 	case "preallocate":
 		value = pick(g, "true", "false", "maybe")
+	case "retention.bytes": // Kafka lets -2 be
+		value = pick(g, "1000", "604800000", "-1", "soon")
+	case "max.message.bytes": // more than ours may be is fine with Kafka
+		value = pick(g, "1000", "1048576", "-1", "soon")
 	default:
 		value = pick(g, "1000", "604800000", "-1", "-2", "soon")
 	}

@@ -71,6 +71,31 @@ var makers = []maker{
 		req.ProducerID, req.ProducerEpoch, req.TransactionTimeoutMillis = -1, -1, 60_000
 		return req
 	}},
+	{key: 10, max: 6, weight: 2, reads: true, make: (*generator).findCoordinator},
+	{key: 11, min: 2, max: 9, weight: 8, make: (*generator).joinGroup},
+	{key: 14, max: 5, weight: 6, make: (*generator).syncGroup},
+	{key: 12, max: 4, weight: 4, make: (*generator).heartbeat},
+	{key: 13, max: 5, weight: 3, make: (*generator).leaveGroup},
+	{key: 15, max: 6, weight: 4, reads: true, make: func(g *generator) kmsg.Request {
+		req := kmsg.NewPtrDescribeGroupsRequest()
+		req.Groups, req.IncludeAuthorizedOperations = g.groups(), g.version >= 3 && g.one(3)
+		return req
+	}},
+	{key: 16, max: 5, weight: 3, reads: true, make: (*generator).listGroups},
+	{key: 8, min: 2, max: 10, weight: 8, make: (*generator).offsetCommit},
+	{key: 9, min: 1, max: 10, weight: 7, reads: true, make: (*generator).offsetFetch},
+	{key: 47, weight: 2, make: (*generator).offsetDelete},
+	{key: 42, max: 2, weight: 1, make: func(g *generator) kmsg.Request {
+		req := kmsg.NewPtrDeleteGroupsRequest()
+		req.Groups = g.groups()
+		return req
+	}},
+	{key: 68, max: 1, weight: 9, make: (*generator).consumerHeartbeat},
+	{key: 69, max: 1, weight: 4, reads: true, make: func(g *generator) kmsg.Request {
+		req := kmsg.NewPtrConsumerGroupDescribeRequest()
+		req.Groups, req.IncludeAuthorizedOperations = g.groups(), g.one(3)
+		return req
+	}},
 	{key: 61, weight: 2, reads: true, make: (*generator).describeProducers},
 }
 

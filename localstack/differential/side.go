@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -23,8 +24,8 @@ const (
 // errClosed: the broker has closed the connection in place of an answer.
 var errClosed = errors.New("connection closed")
 
-// errSilent: the oracle has not answered, as it does when something fails
-// inside it; there is nothing to compare with.
+// errSilent: no answer has come. Kafka gives none when something fails inside
+// it, and then there is nothing to compare with.
 var errSilent = errors.New("no answer")
 
 // Side is one of the two brokers.
@@ -35,11 +36,13 @@ type Side struct {
 	correlation int32
 	ids         map[string][16]byte // of topics, by name
 	names       map[[16]byte]string
+	seats       map[GroupMember]seat
+	memberNames map[string]string // of ids that this side has drawn
 }
 
 // NewSide names a broker; it connects when it is asked.
 func NewSide(name, addr string) *Side {
-	return &Side{Name: name, Addr: addr, ids: map[string][16]byte{}, names: map[[16]byte]string{}}
+	return &Side{Name: name, Addr: addr, ids: map[string][16]byte{}, names: map[[16]byte]string{}, seats: map[GroupMember]seat{}, memberNames: map[string]string{}}
 }
 
 // Close ends the connection.
@@ -101,10 +104,7 @@ func (s *Side) exchange(req kmsg.Request) (kmsg.Response, error) {
 	if _, err := io.ReadFull(s.nc, size[:]); err != nil {
 		var ne net.Error
 		if errors.As(err, &ne) && ne.Timeout() {
-			if s.Name == "Kafka" {
-				return nil, errSilent
-			}
-			return nil, fmt.Errorf("%s: no answer to %s v%d within %v", s.Name, kmsg.NameForKey(req.Key()), req.GetVersion(), askTimeout)
+			return nil, errSilent
 		}
 		return nil, errClosed
 	}
@@ -173,4 +173,47 @@ func (s *Side) Serves(ctx context.Context, topics []Topic) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// Coordinates tells whether the coordinators of all groups are there: Kafka
+// makes their topic when one is asked for first.
+func (s *Side) Coordinates(groups []string) (bool, error) {
+	find := kmsg.NewPtrFindCoordinatorRequest()
+	find.Version, find.CoordinatorKeys = 4, groups
+	if _, err := s.exchange(find); err != nil {
+		return false, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	req := kmsg.NewPtrDescribeGroupsRequest()
+	req.Version, req.Groups = 5, groups
+	resp, err := s.exchange(req)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	for _, g := range resp.(*kmsg.DescribeGroupsResponse).Groups {
+		if g.ErrorCode != 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Create makes topics of three partitions.
+func (s *Side) Create(ctx context.Context, topics ...string) error {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Version, req.TimeoutMillis = 5, 10_000
+	for _, name := range topics {
+		t := kmsg.NewCreateTopicsRequestTopic()
+		t.Topic, t.NumPartitions, t.ReplicationFactor = name, 3, 1
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := s.Ask(ctx, req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Name, err)
+	}
+	for _, t := range resp.(*kmsg.CreateTopicsResponse).Topics {
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil && err != kerr.TopicAlreadyExists {
+			return fmt.Errorf("%s: making topic %s: %w", s.Name, t.Topic, err)
+		}
+	}
+	return nil
 }

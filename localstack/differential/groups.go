@@ -1,0 +1,339 @@
+package differential
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Members of a group are called by one name on both sides; what each side gave
+// them (ids, generations, epochs, partitions) is its own. A classic group has
+// one member at most, so that no join and no sync waits for another.
+
+// GroupMember is a member that both sides have.
+type GroupMember struct {
+	Group, Name string
+	Classic     bool
+}
+
+// seat is what one side gave a member.
+type seat struct {
+	id         string
+	generation int32 // or epoch
+	owned      []kmsg.ConsumerGroupHeartbeatRequestTopic
+}
+
+// longTimeout, ms: no member times out while the sequence runs.
+const longTimeout = 1_800_000
+
+// still is a topic that stays as it is, outside of what is compared by name:
+// the two brokers see a change of topics, and let epochs rise, at other moments.
+func (w *World) still(n int) string { return fmt.Sprintf("still-%s%d", w.Prefix, n) }
+
+// groupNames tell which kind of member a group mostly has.
+var groupNames = []string{"classic-1", "classic-2", "static", "consumer-1", "consumer-2", "simple"}
+
+func (g *generator) group() string {
+	if g.one(24) {
+		return pick(g, "", g.world.Prefix+"nobody")
+	}
+	return g.world.Prefix + pick(g, groupNames...)
+}
+
+// member is mostly one that the group has; the zero seat has no id.
+func (g *generator) member(group string, classic bool) (name string, s seat) {
+	var of []GroupMember
+	for _, m := range g.world.Members {
+		if m.Group == group && m.Classic == classic {
+			of = append(of, m)
+		}
+	}
+	if len(of) == 0 {
+		return "", seat{generation: -1}
+	}
+	m := pick(g, of...)
+	s, ok := g.side.seats[m]
+	if !ok { // this side gave it nothing
+		s = seat{id: "not a member", generation: 1}
+	}
+	return m.Name, s
+}
+
+// wrong is a seat with, now and then, something that is not so.
+func (g *generator) wrong(s seat) seat {
+	switch g.rng.IntN(8) {
+	case 0:
+		s.id = pick(g, "nobody", "")
+	case 1:
+		s.generation = pick(g, s.generation+1, s.generation-1, -1, 0, -2)
+	}
+	return s
+}
+
+func (g *generator) instance(group string, from int16) *string {
+	if g.version < from {
+		return nil
+	}
+	if group == g.world.Prefix+"static" {
+		return pick(g, ptr("i1"), ptr("i1"), ptr("i1"), ptr("i1"), nil, ptr("i9"))
+	}
+	if g.one(16) {
+		return ptr("i9")
+	}
+	return nil
+}
+
+// subscription is a ConsumerProtocolSubscription of version 1.
+func subscription(topics ...string) []byte {
+	m := kmsg.NewConsumerMemberMetadata()
+	m.Version, m.Topics = 1, topics
+	return m.AppendTo(nil)
+}
+
+func (g *generator) joinGroup() kmsg.Request {
+	req := kmsg.NewPtrJoinGroupRequest()
+	req.Group, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis, req.ProtocolType = g.group(), longTimeout, longTimeout, "consumer"
+	if req.Group == g.world.Prefix+"static" && g.version < 5 { // would be a second member
+		req.Group = g.world.Prefix + "classic-1"
+	}
+	_, s := g.member(req.Group, true)
+	req.MemberID = s.id
+	if req.Group == g.world.Prefix+"static" {
+		req.InstanceID = ptr("i1")
+		if g.one(3) {
+			req.MemberID = ""
+		}
+	}
+	for _, name := range pick(g, []string{"range"}, []string{"range", "roundrobin"}) {
+		req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: subscription(g.world.still(1), g.world.still(2))})
+	}
+	switch g.rng.IntN(24) {
+	case 0:
+		req.SessionTimeoutMillis = pick[int32](g, 10, -1, 0, 100_000_000)
+	case 1:
+		req.MemberID = "nobody"
+	case 2:
+		req.Protocols = nil
+	case 3:
+		req.ProtocolType = ""
+	case 4:
+		req.ProtocolType, req.MemberID = "connect", "nobody"
+	case 5:
+		req.MemberID, req.InstanceID = "nobody", g.instance(req.Group, 5)
+	}
+	return req
+}
+
+func (g *generator) syncGroup() kmsg.Request {
+	req := kmsg.NewPtrSyncGroupRequest()
+	req.Group = g.group()
+	_, s := g.member(req.Group, true)
+	own := s.id
+	s = g.wrong(s)
+	req.MemberID, req.Generation, req.InstanceID = s.id, s.generation, g.instance(req.Group, 3)
+	if g.version >= 5 {
+		req.ProtocolType, req.Protocol = pick(g, ptr("consumer"), ptr("consumer"), ptr("consumer"), nil, ptr("connect")), pick(g, ptr("range"), ptr("range"), ptr("range"), nil, ptr("zz"))
+	}
+	if !g.one(4) {
+		req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: own, MemberAssignment: pick(g, []byte("assigned"), []byte{}, []byte{0, 1, 0, 0, 0, 0, 0, 0, 0, 0})})
+	}
+	if g.one(6) {
+		req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: "nobody", MemberAssignment: []byte("x")})
+	}
+	return req
+}
+
+func (g *generator) heartbeat() kmsg.Request {
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group = g.group()
+	_, s := g.member(req.Group, true)
+	s = g.wrong(s)
+	req.MemberID, req.Generation, req.InstanceID = s.id, s.generation, g.instance(req.Group, 3)
+	return req
+}
+
+func (g *generator) leaveGroup() kmsg.Request {
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group = g.group()
+	_, s := g.member(req.Group, g.one(4) || !g.one(4))
+	s = g.wrong(s)
+	req.MemberID = s.id
+	if g.version >= 3 {
+		req.Members = append(req.Members, kmsg.LeaveGroupRequestMember{MemberID: s.id, InstanceID: g.instance(req.Group, 3)})
+		if g.one(4) {
+			req.Members = append(req.Members, kmsg.LeaveGroupRequestMember{MemberID: "nobody", InstanceID: pick(g, nil, ptr("i8"))})
+		}
+		if g.one(12) {
+			req.Members = nil
+		}
+	}
+	return req
+}
+
+func (g *generator) groups() []string {
+	var out []string
+	for range 1 + g.rng.IntN(2) {
+		if name := g.group(); !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (g *generator) listGroups() kmsg.Request {
+	req := kmsg.NewPtrListGroupsRequest()
+	if g.version >= 4 {
+		req.StatesFilter = pick(g, nil, nil, []string{"Stable"}, []string{"empty", "Dead"}, []string{"PreparingRebalance", "CompletingRebalance"}, []string{"nope"}, []string{""})
+	}
+	if g.version >= 5 {
+		req.TypesFilter = pick(g, nil, nil, []string{"classic"}, []string{"CONSUMER"}, []string{"share", "Classic"}, []string{"nope"}, []string{""})
+	}
+	return req
+}
+
+func (g *generator) consumerMember(group string) (string, seat) {
+	name, s := g.member(group, false)
+	if name == "" || g.one(10) {
+		name = pick(g, "x1", "x2")
+		s = seat{id: name, generation: 0}
+		if g.version == 0 && g.one(3) {
+			s.id = ""
+		}
+	}
+	return name, s
+}
+
+func (g *generator) consumerHeartbeat() kmsg.Request {
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Group = g.world.Prefix + pick(g, "consumer-1", "consumer-2")
+	if g.one(20) {
+		req.Group = g.group()
+	}
+	_, s := g.consumerMember(req.Group)
+	req.MemberID, req.MemberEpoch = s.id, s.generation
+	if g.one(12) {
+		req.MemberEpoch = pick[int32](g, -1, -2, 0, s.generation+3, s.generation-1, -3)
+	}
+	req.RebalanceTimeoutMillis = -1
+	if req.MemberEpoch == 0 || g.one(6) {
+		req.RebalanceTimeoutMillis = longTimeout
+		req.SubscribedTopicNames = pick(g, []string{g.world.still(1)}, []string{g.world.still(1), g.world.Prefix + "missing"}, []string{g.world.still(2), g.world.still(1)})
+		req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+		if req.MemberEpoch != 0 {
+			req.Topics = slices.Clone(s.owned)
+		}
+		req.ServerAssignor = pick(g, nil, nil, nil, ptr("uniform"), ptr("range"), ptr("nope"))
+	} else if g.one(2) {
+		req.Topics = append([]kmsg.ConsumerGroupHeartbeatRequestTopic{}, s.owned...)
+	}
+	if g.version >= 1 && g.one(10) {
+		req.SubscribedTopicRegex = pick(g, ptr("("), ptr("")) // a valid one is resolved later by Kafka, at once by us
+	}
+	switch g.rng.IntN(24) {
+	case 0:
+		req.RebalanceTimeoutMillis = pick[int32](g, 0, -1, -2)
+	case 1:
+		req.SubscribedTopicNames = pick(g, nil, []string{})
+	case 2:
+		req.InstanceID = pick(g, ptr("i1"), ptr(""))
+	case 3:
+		req.RackID = pick(g, ptr("r"), ptr(""))
+	}
+	return req
+}
+
+// note remembers what a side gave a member, and the members Kafka has.
+func (r *run) note(s *Side, n uint64, req kmsg.Request, resp kmsg.Response) {
+	switch resp := resp.(type) {
+	case *kmsg.JoinGroupResponse:
+		r.unseat(s, resp.ErrorCode, req.(*kmsg.JoinGroupRequest).MemberID)
+		if resp.MemberID == "" || resp.ErrorCode != 0 && resp.ErrorCode != 79 {
+			return
+		}
+		m := GroupMember{req.(*kmsg.JoinGroupRequest).Group, s.call(resp.MemberID, n), true}
+		s.seats[m] = seat{id: resp.MemberID, generation: resp.Generation}
+		r.has(s, m)
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		r.unseat(s, resp.ErrorCode, req.(*kmsg.ConsumerGroupHeartbeatRequest).MemberID)
+		if resp.MemberID == nil || resp.ErrorCode != 0 {
+			return
+		}
+		asked := req.(*kmsg.ConsumerGroupHeartbeatRequest)
+		name := *resp.MemberID
+		if asked.MemberID != name {
+			name = s.call(name, n)
+		} else if known, ok := s.memberNames[name]; ok {
+			name = known
+		}
+		m := GroupMember{asked.Group, name, false}
+		at := s.seats[m]
+		at.id, at.generation = *resp.MemberID, resp.MemberEpoch
+		if resp.Assignment != nil {
+			at.owned = nil
+			for _, t := range resp.Assignment.Topics {
+				at.owned = append(at.owned, kmsg.ConsumerGroupHeartbeatRequestTopic{TopicID: t.TopicID, Partitions: t.Partitions})
+			}
+		}
+		s.seats[m] = at
+		r.has(s, m)
+		if resp.MemberEpoch < 0 && s == r.kafka {
+			r.gone = append(r.gone, m)
+		}
+	case *kmsg.LeaveGroupResponse:
+		if resp.ErrorCode == 0 {
+			r.unseat(s, unknownMember, req.(*kmsg.LeaveGroupRequest).MemberID)
+		}
+		for _, m := range resp.Members {
+			if m.ErrorCode == 0 {
+				r.unseat(s, unknownMember, m.MemberID)
+			}
+		}
+	}
+}
+
+const unknownMember, fencedInstance = 25, 82
+
+// unseat forgets a member that Kafka does not know any more.
+func (r *run) unseat(s *Side, code int16, id string) {
+	if s != r.kafka || id == "" || code != unknownMember && code != fencedInstance {
+		return
+	}
+	for m, at := range s.seats {
+		if at.id == id {
+			r.gone = append(r.gone, m)
+		}
+	}
+}
+
+// has takes Kafka's word for who is a member. A classic member takes the place
+// of the one before.
+func (r *run) has(s *Side, m GroupMember) {
+	if s != r.kafka || slices.Contains(r.world.Members, m) {
+		return
+	}
+	r.come = append(r.come, m)
+}
+
+// settle brings the world up to date when both sides have answered: both must
+// see the same world during one step.
+func (r *run) settle() {
+	for _, m := range r.come {
+		if m.Classic {
+			r.world.Members = slices.DeleteFunc(r.world.Members, func(o GroupMember) bool { return o.Classic && o.Group == m.Group })
+		}
+		r.world.Members = append(r.world.Members, m)
+	}
+	r.world.Members = slices.DeleteFunc(r.world.Members, func(m GroupMember) bool { return slices.Contains(r.gone, m) })
+	r.come, r.gone = nil, nil
+}
+
+// call gives an id that a side has drawn a name that both sides share.
+func (s *Side) call(id string, n uint64) string {
+	if name, ok := s.memberNames[id]; ok {
+		return name
+	}
+	name := fmt.Sprintf("member of step %d", n)
+	s.memberNames[id] = name
+	return name
+}
