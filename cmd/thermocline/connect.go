@@ -28,8 +28,8 @@ func (c *cluster) addFlag(cmd *cobra.Command) {
 		"brokers to connect to first, host:port,… (or $THERMOCLINE_BOOTSTRAP_SERVER)")
 }
 
-// client connects and proves that a broker answers.
-func (c *cluster) client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) {
+// seeds are the brokers to connect to first.
+func (c *cluster) seeds() []string {
 	seeds := strings.Split(c.bootstrap, ",")
 	for i, s := range seeds {
 		if s = strings.TrimSpace(s); !strings.Contains(s, ":") {
@@ -37,8 +37,18 @@ func (c *cluster) client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, err
 		}
 		seeds[i] = s
 	}
-	opts = append([]kgo.Opt{kgo.SeedBrokers(seeds...), kgo.ClientID("thermocline-cli"), kgo.RetryTimeout(30 * time.Second)}, opts...)
-	cl, err := kgo.NewClient(opts...)
+	return seeds
+}
+
+// open makes a client without asking whether a broker answers.
+func (c *cluster) open(opts ...kgo.Opt) (*kgo.Client, error) {
+	opts = append([]kgo.Opt{kgo.SeedBrokers(c.seeds()...), kgo.ClientID("thermocline-cli"), kgo.RetryTimeout(30 * time.Second)}, opts...)
+	return kgo.NewClient(opts...)
+}
+
+// client connects and proves that a broker answers.
+func (c *cluster) client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) {
+	cl, err := c.open(opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +57,7 @@ func (c *cluster) client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, err
 	if err := cl.Ping(ping); err != nil {
 		cl.Close()
 		return nil, fmt.Errorf("no broker answers at %s within %v (is the cluster running? name it with -b host:port): %w",
-			strings.Join(seeds, ", "), dialTimeout, err)
+			strings.Join(c.seeds(), ", "), dialTimeout, err)
 	}
 	return cl, nil
 }

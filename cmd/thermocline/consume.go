@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,10 @@ func (o *consumeOptions) check(cmd *cobra.Command, topics []string) error {
 		return errors.New("--count is 0 or more")
 	case o.isolation != readUncommitted && o.isolation != readCommitted:
 		return fmt.Errorf("--isolation is read-uncommitted or read-committed, not %q", o.isolation)
+	case slices.Contains(topics, ""):
+		return errors.New("a topic's name is empty: name what to read, as in thermocline consume flights")
+	case o.group == "" && cmd.Flags().Changed("group"):
+		return errors.New("--group is empty: name the group, or leave it out to read without one")
 	case o.group != "":
 		return o.checkGroup()
 	case len(topics) > 1:
@@ -140,7 +145,16 @@ func (o *consumeOptions) run(cmd *cobra.Command, c *cluster, topics []string) (e
 		return err
 	}
 	defer cl.Close()
-	return readerWentAway(o.loop(cmd.Context(), cl, plan, sink))
+	watch, err := newTopicWatch(cmd.Context(), adm, topics)
+	if err != nil {
+		return err
+	}
+	return readerWentAway(o.loop(cmd.Context(), cl, plan, sink, func(err error) error {
+		if err != nil {
+			return watch.explain(cmd.Context(), adm, err)
+		}
+		return watch.look(cmd.Context(), adm, time.Now())
+	}))
 }
 
 // clientOptions are those of both ways to read. Control records are asked for
@@ -190,11 +204,11 @@ func (p *consumePlan) starts() map[int32]kgo.Offset {
 func (o *consumeOptions) plan(ctx context.Context, adm *kadm.Client, topic string) (*consumePlan, error) {
 	starts, err := listOffsets(ctx, func() (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, topic) })
 	if err != nil {
-		return nil, fmt.Errorf("topic %s: %w", topic, refused(err, ""))
+		return nil, fmt.Errorf("topic %s: %w", shown(topic), refused(err, ""))
 	}
 	ends, err := o.ends(ctx, adm, topic)
 	if err != nil {
-		return nil, fmt.Errorf("topic %s: %w", topic, refused(err, ""))
+		return nil, fmt.Errorf("topic %s: %w", shown(topic), refused(err, ""))
 	}
 	from, err := o.resolveFrom(ctx, adm, topic, starts, ends)
 	if err != nil {
@@ -313,14 +327,21 @@ func fromTime(s string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-func (o *consumeOptions) loop(ctx context.Context, cl *kgo.Client, plan *consumePlan, sink *recordSink) error {
+// loop reads what is planned. After every poll it has the topic looked at, and
+// an error of reading explained.
+func (o *consumeOptions) loop(ctx context.Context, cl *kgo.Client, plan *consumePlan, sink *recordSink, look func(error) error) error {
 	for !plan.done() {
-		fetches := cl.PollFetches(ctx)
+		fetches := pollFor(ctx, cl, topicLook)
 		if ctx.Err() != nil {
 			return sink.flush()
 		}
 		for _, e := range fetches.Errors() {
-			return fmt.Errorf("reading %s/%d: %w", e.Topic, e.Partition, refused(e.Err, ""))
+			if !errors.Is(e.Err, context.DeadlineExceeded) { // the poll's own time
+				return look(fmt.Errorf("reading %s/%d: %w", e.Topic, e.Partition, refused(e.Err, "")))
+			}
+		}
+		if err := look(nil); err != nil {
+			return errors.Join(sink.flush(), err)
 		}
 		for it := fetches.RecordIter(); !it.Done() && !sink.full(); {
 			r := it.Next()
@@ -336,6 +357,12 @@ func (o *consumeOptions) loop(ctx context.Context, cl *kgo.Client, plan *consume
 		}
 	}
 	return nil
+}
+
+func pollFor(ctx context.Context, cl *kgo.Client, d time.Duration) kgo.Fetches {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return cl.PollFetches(ctx)
 }
 
 // take says whether a record belongs to the plan, and notes a span's end.

@@ -23,8 +23,6 @@ const (
 	pollRecords = 10_000
 	// pollWait bounds a poll that brings nothing.
 	pollWait = 500 * time.Millisecond
-	// goodbye bounds the last commit.
-	goodbye = 10 * time.Second
 	// unknownPosition is that of a partition that is assigned and whose
 	// committed offset is not known yet.
 	unknownPosition = -1
@@ -54,11 +52,13 @@ func (o *consumeOptions) checkGroup() error {
 // callbacks on a goroutine of its own; while records that were polled are
 // being written it holds them back, so that what is committed is owned.
 type groupReader struct {
-	o      *consumeOptions
-	adm    *kadm.Client
-	cl     *kgo.Client
-	sink   *recordSink
-	notice func(format string, args ...any)
+	o       *consumeOptions
+	cluster *cluster
+	adm     *kadm.Client
+	cl      *kgo.Client
+	sink    *recordSink
+	notice  func(format string, args ...any)
+	topics  *topicWatch
 
 	starts, ends map[partitionOf]int64 // as they were at the start
 
@@ -76,8 +76,11 @@ type groupReader struct {
 }
 
 func (o *consumeOptions) runGroup(cmd *cobra.Command, c *cluster, adm *kadm.Client, topics []string, sink *recordSink) (err error) {
-	g := &groupReader{o: o, adm: adm, sink: sink, position: map[partitionOf]int64{}, written: map[partitionOf]kgo.EpochOffset{}, polled: map[partitionOf]kgo.EpochOffset{}}
+	g := &groupReader{o: o, cluster: c, adm: adm, sink: sink, position: map[partitionOf]int64{}, written: map[partitionOf]kgo.EpochOffset{}, polled: map[partitionOf]kgo.EpochOffset{}}
 	g.notice = notices(cmd.ErrOrStderr(), o.quiet)
+	if g.topics, err = newTopicWatch(cmd.Context(), adm, topics); err != nil {
+		return err
+	}
 	if err := g.bounds(cmd.Context(), topics); err != nil {
 		return err
 	}
@@ -85,7 +88,9 @@ func (o *consumeOptions) runGroup(cmd *cobra.Command, c *cluster, adm *kadm.Clie
 	if err != nil {
 		return err
 	}
-	if g.cl, err = c.client(cmd.Context(), opts...); err != nil {
+	// The client joins at once, and adm has shown that a broker answers: asking
+	// again would only be one more moment in which a member is left behind.
+	if g.cl, err = c.open(opts...); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.leave(cmd.Context())) }()
@@ -111,7 +116,7 @@ func (g *groupReader) bounds(ctx context.Context, topics []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s %s: %w", plural(len(topics), "topic", "topics"), strings.Join(topics, ", "), refused(err, ""))
+	return fmt.Errorf("%s %s: %w", plural(len(topics), "topic", "topics"), shown(strings.Join(topics, ", ")), refused(err, ""))
 }
 
 func byPartition(l kadm.ListedOffsets) map[partitionOf]int64 {
@@ -156,7 +161,7 @@ func (g *groupReader) onAssigned(_ context.Context, _ *kgo.Client, added map[str
 		}
 	}
 	if len(added) > 0 {
-		g.notice("group %s: assigned %s", g.o.group, partitionText(added))
+		g.notice("group %s: assigned %s", shown(g.o.group), partitionText(added))
 	}
 }
 
@@ -196,7 +201,7 @@ func (g *groupReader) onRevoked(_ context.Context, _ *kgo.Client, taken map[stri
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
 	if err := g.commit(ctx); err != nil {
-		g.notice("group %s: %v", g.o.group, err)
+		g.notice("group %s: %v", shown(g.o.group), err)
 	}
 	g.drop("handed over", taken)
 }
@@ -217,7 +222,7 @@ func (g *groupReader) drop(how string, partitions map[string][]int32) {
 		}
 	}
 	if len(partitions) > 0 && !g.leaving {
-		g.notice("group %s: %s %s", g.o.group, how, partitionText(partitions))
+		g.notice("group %s: %s %s", shown(g.o.group), how, partitionText(partitions))
 	}
 }
 
@@ -232,6 +237,9 @@ func (g *groupReader) loop(ctx context.Context) error {
 		if err := g.step(ctx); err != nil {
 			return err
 		}
+		if err := g.topics.look(ctx, g.adm, time.Now()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -244,7 +252,7 @@ func (g *groupReader) step(ctx context.Context) error {
 	defer g.cl.AllowRebalance()
 	for _, e := range fetches.Errors() {
 		if err := g.judge(e); err != nil {
-			return err
+			return g.topics.explain(ctx, g.adm, err)
 		}
 	}
 	for it := fetches.RecordIter(); !it.Done() && !g.sink.full(); {
@@ -262,7 +270,7 @@ func (g *groupReader) step(ctx context.Context) error {
 	if now := time.Now(); !now.Before(g.commitDue) {
 		g.commitDue = now.Add(g.o.commitEvery)
 		if err := g.commit(ctx); err != nil && ctx.Err() == nil {
-			g.notice("group %s: %v; it is tried again", g.o.group, err)
+			g.notice("group %s: %v; it is tried again", shown(g.o.group), err)
 		}
 	}
 	return nil
@@ -292,13 +300,13 @@ func (g *groupReader) judge(e kgo.FetchError) error {
 	case errors.Is(e.Err, context.Canceled) || errors.Is(e.Err, context.DeadlineExceeded):
 		return nil // the poll's own time
 	case errors.As(e.Err, &loss):
-		g.notice("group %s: %v", g.o.group, e.Err)
+		g.notice("group %s: %v", shown(g.o.group), e.Err)
 		return nil
 	case errors.As(e.Err, &session):
 		if fatalToMember(session.Err) {
-			return fmt.Errorf("group %s: joining it: %w%s", g.o.group, refused(session.Err, ""), joinHint(session.Err))
+			return fmt.Errorf("group %s: joining it: %w%s", shown(g.o.group), refused(session.Err, ""), joinHint(session.Err))
 		}
-		g.notice("group %s: %v; joining again", g.o.group, session.Err)
+		g.notice("group %s: %v; joining again", shown(g.o.group), session.Err)
 		return nil
 	}
 	return fmt.Errorf("reading %s/%d: %w", e.Topic, e.Partition, refused(e.Err, ""))
@@ -395,7 +403,7 @@ func (g *groupReader) finished(ctx context.Context) (bool, error) {
 		if kerr.IsRetriable(err) || ctx.Err() != nil {
 			return false, nil
 		}
-		return false, fmt.Errorf("group %s: asking for its offsets: %w", g.o.group, refused(err, ""))
+		return false, fmt.Errorf("group %s: asking for its offsets: %w", shown(g.o.group), refused(err, ""))
 	}
 	for id, end := range g.ends {
 		at := g.begin(id)
@@ -407,24 +415,4 @@ func (g *groupReader) finished(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// leave commits what is written and leaves the group, so that the others take
-// over at once.
-func (g *groupReader) leave(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
-	defer cancel()
-	g.mu.Lock()
-	g.leaving = true
-	g.mu.Unlock()
-	err := g.commit(ctx)
-	g.cl.AllowRebalance()
-	if left := g.cl.LeaveGroupContext(ctx); left != nil && !errors.Is(left, context.Canceled) {
-		g.notice("group %s: leaving it: %v", g.o.group, left)
-	}
-	g.cl.Close()
-	if err != nil {
-		return fmt.Errorf("group %s: %w: the last records written are read again", g.o.group, err)
-	}
-	return nil
 }

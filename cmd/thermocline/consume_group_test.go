@@ -180,6 +180,8 @@ func TestGroupReadingMistakesAreExplained(t *testing.T) {
 		{[]string{"seeded", "--commit-every", "1s"}, "need --group"},
 		{[]string{"seeded", "other"}, "--group"},
 		{[]string{"nosuch", "-g", "g"}, "topic nosuch: does not exist"},
+		{[]string{"seeded", "--group", ""}, "--group is empty"},
+		{[]string{""}, "a topic's name is empty"},
 		{[]string{"seeded", "--isolation", "serializable"}, "read-committed"},
 	} {
 		if _, err := cli(t, "", append(append([]string{"consume"}, tc.args...), "-b", b)...); err == nil || !strings.Contains(err.Error(), tc.want) {
