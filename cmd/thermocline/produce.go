@@ -131,9 +131,9 @@ func (o *produceOptions) clientOptions(topic string) ([]kgo.Opt, error) {
 		opts = append(opts, kgo.DisableIdempotentWrite())
 	}
 	if o.partition >= 0 {
-		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		return append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner())), nil
 	}
-	return opts, nil
+	return append(opts, kgo.RecordPartitioner(newSpreading())), nil
 }
 
 // namedInput is one source of records; open is called when its turn comes.
