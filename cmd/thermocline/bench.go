@@ -34,7 +34,7 @@ Everything stays on loopback. Machines are noisy: compare columns of one run.`,
 	f.StringArrayVar(&o.Only, "only", nil, "only rows whose name contains this; may be repeated")
 	f.StringArrayVar(&settings, "set", nil, "broker setting key=value; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		set, err := parseConfigs(settings)
+		set, err := parseConfigs("--set", settings)
 		if err != nil {
 			return err
 		}

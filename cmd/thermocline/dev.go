@@ -178,7 +178,7 @@ func (o *devOptions) takeDirectory() (io.Closer, error) {
 	if err := os.WriteFile(mark, []byte("This directory belongs to `thermocline dev`.\n"), 0o644); err != nil {
 		return nil, err
 	}
-	lock, err := vfs.OS(o.dir).Lock("lock")
+	lock, err := lockWithin(o.dir, lockPatience)
 	if err != nil {
 		return nil, fmt.Errorf("%s is in use by another local stack: stop that one, or name another --data-dir (%w)", o.dir, err)
 	}
@@ -192,6 +192,21 @@ func (o *devOptions) takeDirectory() (io.Closer, error) {
 		}
 	}
 	return lock, nil
+}
+
+// lockPatience is how long dev waits for the lock of a stack that was just
+// killed: its process may take a moment to end.
+const lockPatience = 2 * time.Second
+
+func lockWithin(dir string, within time.Duration) (io.Closer, error) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(within); ; <-tick.C {
+		lock, err := vfs.OS(dir).Lock("lock")
+		if err == nil || !time.Now().Before(deadline) {
+			return lock, err
+		}
+	}
 }
 
 // devStack is what dev runs, in the order of its start.
@@ -286,7 +301,7 @@ func (o *devOptions) config(i int, store, peer string) (config.Config, error) {
 		"tail.cache.bytes": "64MiB",
 		"cold.cache.bytes": "64MiB",
 	}
-	extra, err := parseConfigs(o.settings)
+	extra, err := parseConfigs("--set", o.settings)
 	if err != nil {
 		return config.Config{}, err
 	}

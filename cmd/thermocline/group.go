@@ -123,7 +123,7 @@ Kafka Connect, and empty for offsets that were set without any member.`,
 func printList(out io.Writer, groups []listedGroup) error {
 	w := table(out, "GROUP", "TYPE", "STATE", "PROTOCOL", "COORDINATOR")
 	for _, g := range groups {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", g.Group, g.Type, orDash(g.State), orDash(g.Protocol), g.Coordinator)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", shown(g.Group), g.Type, orDash(g.State), orDash(g.Protocol), g.Coordinator)
 	}
 	return w.Flush()
 }
@@ -171,7 +171,7 @@ stop them first. Topics and their records are not touched.`,
 					return err
 				}
 				return o.print(cmd, map[string]string{"deleted": name}, func(w io.Writer) error {
-					_, err := fmt.Fprintf(w, "deleted %s\n", name)
+					_, err := fmt.Fprintf(w, "deleted %s\n", shown(name))
 					return err
 				})
 			})
@@ -211,7 +211,7 @@ them reads these topics.`,
 			}
 			chosen := s.ofCommitted(g)
 			if len(chosen) == 0 {
-				return fmt.Errorf("group %s has no committed offsets there: see thermocline group describe %s", g.Group, g.Group)
+				return fmt.Errorf("group %s has no committed offsets there: see thermocline group describe %s", shown(g.Group), shown(g.Group))
 			}
 			var answers kadm.DeleteOffsetsResponses
 			err = patiently(cmd.Context(), time.Now().Add(coordinatorWithin), func() (err error) {
@@ -219,7 +219,7 @@ them reads these topics.`,
 				return err
 			})
 			if err != nil {
-				return fmt.Errorf("group %s: %w", g.Group, refused(err, ""))
+				return fmt.Errorf("group %s: %w", shown(g.Group), refused(err, ""))
 			}
 			return o.reportDeleted(cmd, g.Group, chosen, answers)
 		}),
@@ -247,7 +247,7 @@ func (o *groupOptions) reportDeleted(cmd *cobra.Command, group string, chosen ka
 	})
 	printed := o.print(cmd, map[string]any{"group": group, "deleted": deleted}, func(w io.Writer) error {
 		for _, d := range deleted {
-			fmt.Fprintf(w, "%s: forgot %s\n", group, d)
+			fmt.Fprintf(w, "%s: forgot %s\n", shown(group), d)
 		}
 		return nil
 	})

@@ -58,7 +58,7 @@ func loadGroups(ctx context.Context, adm *kadm.Client, names []string) ([]*group
 }
 
 func (g *groupState) describe(out io.Writer) error {
-	field(out, "group", g.Group)
+	field(out, "group", shown(g.Group))
 	field(out, "type", g.Type)
 	field(out, "state", g.State)
 	field(out, "protocol", orDash(g.Protocol))
@@ -72,15 +72,15 @@ func (g *groupState) describe(out io.Writer) error {
 		fmt.Fprintln(out)
 		w := table(out, "MEMBER", "CLIENT", "HOST", "TOPICS", "ASSIGNED")
 		for _, m := range g.Members {
-			id := m.ID
+			id := shown(m.ID)
 			if m.Instance != "" {
-				id = m.Instance + " (" + m.ID + ")"
+				id = shown(m.Instance) + " (" + shown(m.ID) + ")"
 			}
 			assigned := partitionText(m.Assigned)
 			if m.Target != nil {
 				assigned += " → " + partitionText(m.Target)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", id, m.Client, strings.TrimPrefix(m.Host, "/"), orDash(strings.Join(m.Topics, ",")), assigned)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", id, shown(m.Client), strings.TrimPrefix(m.Host, "/"), orDash(strings.Join(m.Topics, ",")), assigned)
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -187,7 +187,7 @@ func (o *groupOptions) lagOnce(cmd *cobra.Command, adm *kadm.Client, names []str
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			fmt.Fprintf(w, "%s: %s, %d %s, lag %d\n", g.Group, g.State, len(g.Members), plural(len(g.Members), "member", "members"), g.Lag)
+			fmt.Fprintf(w, "%s: %s, %d %s, lag %d\n", shown(g.Group), g.State, len(g.Members), plural(len(g.Members), "member", "members"), g.Lag)
 			if err := g.offsetTable(w); err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ func (o *groupOptions) lagOfAll(cmd *cobra.Command, adm *kadm.Client) error {
 	err := o.print(cmd, sums, func(out io.Writer) error {
 		w := table(out, "GROUP", "STATE", "MEMBERS", "PARTITIONS", "LAG")
 		for _, s := range sums {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", s.Group, s.State, s.Members, s.Partitions, s.Lag)
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", shown(s.Group), s.State, s.Members, s.Partitions, s.Lag)
 		}
 		return w.Flush()
 	})

@@ -149,6 +149,9 @@ func (r *resetRule) parse(given func(flag string) bool, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("--to-timestamp: %w", err)
 		}
+		if at.Before(time.UnixMilli(0)) {
+			return fmt.Errorf("--to-timestamp is in 1970 or later, not %q (to go back by a length of time: --by-duration 36h)", r.timestamp)
+		}
 		r.at = at
 	case given("by-duration"):
 		d, err := parseSpan(r.duration)
@@ -184,7 +187,7 @@ func planReset(ctx context.Context, adm *kadm.Client, group string, s *groupScop
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("group %s has no committed offsets: name topics with --topic", group)
+		return nil, fmt.Errorf("group %s has no committed offsets: name topics with --topic", shown(group))
 	}
 	rows, err := measureRows(ctx, adm, g, chosen, r)
 	if err != nil {
@@ -204,7 +207,7 @@ func membersRefusal(g *groupState) error {
 		who = append(who, fmt.Sprintf("%s on %s", cmp.Or(m.Instance, m.Client, m.ID), strings.TrimPrefix(m.Host, "/")))
 	}
 	return fmt.Errorf("group %s has %d %s (%s), which would commit over what is set: stop them, or wait until their session has expired, then run this again (--dry-run shows what it would do)",
-		g.Group, len(g.Members), plural(len(g.Members), "member", "members"), strings.Join(who, ", "))
+		shown(g.Group), len(g.Members), plural(len(g.Members), "member", "members"), strings.Join(who, ", "))
 }
 
 // measureRows asks where each chosen partition begins and ends, and where the
@@ -288,12 +291,12 @@ func commitReset(ctx context.Context, adm *kadm.Client, group string, rows []res
 	}
 	answers, err := adm.CommitOffsets(ctx, group, offsets)
 	if err != nil {
-		return fmt.Errorf("group %s: %w", group, refused(err, ""))
+		return fmt.Errorf("group %s: %w", shown(group), refused(err, ""))
 	}
 	var errs []error
 	for _, r := range rows {
 		if a, ok := answers.Lookup(r.Topic, r.Partition); !ok || a.Err != nil {
-			errs = append(errs, fmt.Errorf("group %s, %s/%d was not set: %w", group, r.Topic, r.Partition, orUnknown(a.Err)))
+			errs = append(errs, fmt.Errorf("group %s, %s/%d was not set: %w", shown(group), r.Topic, r.Partition, orUnknown(a.Err)))
 		}
 	}
 	return errors.Join(errs...)
@@ -311,7 +314,7 @@ func printReset(out io.Writer, group string, dryRun bool, rows []resetRow) error
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	verdict := fmt.Sprintf("group %s: %d %s set", group, len(rows), plural(len(rows), "offset", "offsets"))
+	verdict := fmt.Sprintf("group %s: %d %s set", shown(group), len(rows), plural(len(rows), "offset", "offsets"))
 	if dryRun {
 		verdict = "nothing was changed: run it without --dry-run to set these"
 	}

@@ -103,7 +103,7 @@ func (s *groupScope) ofTopics(topics kadm.TopicDetails) (kadm.TopicsSet, error) 
 	for _, t := range s.parsed {
 		d, ok := topics[t.topic]
 		if !ok || d.Err != nil {
-			errs = append(errs, fmt.Errorf("topic %s: %w", t.topic, orUnknown(d.Err)))
+			errs = append(errs, fmt.Errorf("topic %s: %w", shown(t.topic), orUnknown(d.Err)))
 			continue
 		}
 		for _, p := range t.partitions {

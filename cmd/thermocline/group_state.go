@@ -69,7 +69,7 @@ type groupOffset struct {
 func loadGroup(ctx context.Context, adm *kadm.Client, name string, until time.Time) (*groupState, error) {
 	g, err := askGroup(ctx, adm, name, until)
 	if err != nil {
-		return nil, fmt.Errorf("group %s: %w", name, err)
+		return nil, fmt.Errorf("group %s: %w", shown(name), err)
 	}
 	var committed kadm.OffsetResponses
 	err = patiently(ctx, until, func() (err error) {
@@ -77,7 +77,7 @@ func loadGroup(ctx context.Context, adm *kadm.Client, name string, until time.Ti
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("group %s: asking for its offsets: %w", name, refused(err, ""))
+		return nil, fmt.Errorf("group %s: asking for its offsets: %w", shown(name), refused(err, ""))
 	}
 	g.addOffsets(committed)
 	var topics []string
@@ -91,7 +91,7 @@ func loadGroup(ctx context.Context, adm *kadm.Client, name string, until time.Ti
 	}
 	starts, ends, err := logBounds(ctx, adm, topics)
 	if err != nil {
-		return nil, fmt.Errorf("group %s: asking where its partitions end: %w", name, err)
+		return nil, fmt.Errorf("group %s: asking where its partitions end: %w", shown(name), err)
 	}
 	g.measure(starts, ends)
 	return g, nil

@@ -45,6 +45,7 @@ for as long as retention says.
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(topicCommand(), produceCommand(), consumeCommand(), configCommand(), brokerCommand(), etcdCommand(), s3Command(), devCommand(), inspectCommand(), benchCommand(), bareNodeCommand(), groupCommand())
+	cmd.SetFlagErrorFunc(plainFlagError)
 	refuseUnknown(cmd)
 	return cmd
 }

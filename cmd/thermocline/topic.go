@@ -42,7 +42,7 @@ func topicCreate(c *cluster) *cobra.Command {
 		Example: "  thermocline topic create flights --partitions 12 --config retention.ms=-1",
 		Args:    cobra.MinimumNArgs(1),
 		PreRunE: func(*cobra.Command, []string) (err error) {
-			set, err = parseConfigs(configs)
+			set, err = parseConfigs("--config", configs)
 			return err
 		},
 		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
@@ -147,7 +147,7 @@ func topicAlter(c *cluster) *cobra.Command {
 			if len(configs) == 0 && len(deletes) == 0 && partitions == 0 {
 				return errors.New("nothing to change: give --config, --delete-config or --partitions")
 			}
-			set, err = parseConfigs(configs)
+			set, err = parseConfigs("--config", configs)
 			return err
 		},
 		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
@@ -160,7 +160,7 @@ func topicAlter(c *cluster) *cobra.Command {
 					return err
 				}
 				if a := answers[args[0]]; a.Err != nil {
-					return fmt.Errorf("topic %s: %w", args[0], refused(a.Err, a.ErrMessage))
+					return fmt.Errorf("topic %s: %w", shown(args[0]), refused(a.Err, a.ErrMessage))
 				}
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "altered %s\n", args[0])
@@ -190,7 +190,7 @@ func alterConfigs(ctx context.Context, adm *kadm.Client, topic string, set map[s
 	}
 	for _, a := range answers {
 		if a.Err != nil {
-			return fmt.Errorf("topic %s: %w", topic, refused(a.Err, a.ErrMessage))
+			return fmt.Errorf("topic %s: %w", shown(topic), refused(a.Err, a.ErrMessage))
 		}
 	}
 	return nil
@@ -233,7 +233,7 @@ tiering.segment.ms. Other topics in the same shards go along.`,
 				err = ends.Error()
 			}
 			if err != nil {
-				return fmt.Errorf("topic %s: %w", args[0], refused(err, ""))
+				return fmt.Errorf("topic %s: %w", shown(args[0]), refused(err, ""))
 			}
 			now := strconv.FormatInt(time.Now().UnixMilli(), 10)
 			if err := alterConfigs(cmd.Context(), adm, args[0], map[string]*string{rollConfig: &now}, nil); err != nil {
@@ -293,12 +293,13 @@ func waitTiered(ctx context.Context, adm *kadm.Client, topic string, ends kadm.L
 // the brokers hold themselves (KIP-405).
 const earliestLocal = -4
 
-func parseConfigs(list []string) (map[string]*string, error) {
+// parseConfigs reads what was given with a flag, key=value each.
+func parseConfigs(flag string, list []string) (map[string]*string, error) {
 	set := make(map[string]*string, len(list))
 	for _, kv := range list {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok || k == "" {
-			return nil, fmt.Errorf("write --config key=value, not %q", kv)
+			return nil, fmt.Errorf("write %s key=value, not %q", flag, kv)
 		}
 		set[k] = &v
 	}
@@ -310,7 +311,7 @@ func each(kind string, names []string, do func(string) error) error {
 	var errs []error
 	for _, n := range names {
 		if err := do(n); err != nil {
-			errs = append(errs, fmt.Errorf("%s %s: %w", kind, n, err))
+			errs = append(errs, fmt.Errorf("%s %s: %w", kind, shown(n), err))
 		}
 	}
 	return errors.Join(errs...)
