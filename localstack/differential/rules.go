@@ -12,6 +12,7 @@ func topicConfig(name, field string) *regexp.Regexp {
 // rules are the differences that may be, each with its reason.
 var rules = []Rule{
 	{Path: whole(`Groups\[.*\]\.ErrorCode`), Keys: []int16{9}, Kafka: whole("-1"), Thermocline: whole("25"), Why: "Kafka fails inside on an epoch without a member id"},
+	{Path: whole(`Groups\[.*simple\]`), Keys: []int16{16}, Kafka: whole("is there"), Thermocline: whole(regexp.QuoteMeta(absent)), Why: "a group whose last offset is deleted goes at once; Kafka keeps it, empty, until its next round"},
 	{Path: whole(`Coordinators\[.*\]\.(NodeID|Host|Port)|NodeID|Host|Port`), Keys: []int16{10}, Why: "where the brokers are"},
 	{Path: whole(`ConfigResources\[__.*\]`), Keys: []int16{74}, Why: "Kafka's internal topics: what they hold lives in shard state"},
 	{Path: whole(`.*\.ErrorCode`), Keys: []int16{0}, Kafka: whole(`[1-9][0-9]*`), Thermocline: whole("21"), Why: "acks that make no sense are found before anything else"},
