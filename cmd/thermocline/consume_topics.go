@@ -89,12 +89,22 @@ func (w *topicWatch) judge(found kadm.TopicDetails) error {
 	return nil
 }
 
-// explain replaces the error of reading a topic that is not there any more.
+// explain replaces the error of reading a topic that is not there any more. It
+// looks twice, some time apart, so that one that is created again at once is
+// told from one that is gone.
 func (w *topicWatch) explain(ctx context.Context, adm *kadm.Client, err error) error {
-	for range 2 {
+	for wait := time.Duration(0); wait <= topicLook; wait += topicLook { // now, and once more
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
 		w.next = time.Time{}
 		if gone := w.look(ctx, adm, time.Now()); gone != nil {
 			return gone
+		}
+		if len(w.gone) == 0 {
+			return err
 		}
 	}
 	return err
