@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -67,32 +69,34 @@ func TestStoppingWhileJoiningLeavesNobodyBehind(t *testing.T) {
 
 func TestTopicThatIsCreatedAgainIsNoticed(t *testing.T) {
 	b := fakeCluster(t)
-	for _, args := range [][]string{{}, {"-g", "a"}, {"-g", "b", "--group-protocol", "consumer"}} {
+	for name, args := range map[string][]string{"alone": {}, "classic": {"-g", "a"}, "consumer": {"-g", "b", "--group-protocol", "consumer"}} {
 		for _, again := range []bool{false, true} {
-			mustCLI(t, "", "topic", "create", "rec", "-p", "1", "-b", b)
-			mustCLI(t, "1\n", "produce", "rec", "-q", "-b", b)
-			r := startReading(t, append([]string{"rec", "-b", b}, args...)...)
-			r.next(t)
-			mustCLI(t, "", "topic", "delete", "rec", "-b", b)
-			want := "topic rec was deleted while"
-			if again {
-				mustCLI(t, "", "topic", "create", "rec", "-p", "1", "-b", b)
-				want = "topic rec was deleted and created again"
-			}
-			select {
-			case err := <-r.ended:
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("%v: expected %q, found %v; it said\n%s", args, want, err, r.said())
+			topic := fmt.Sprintf("%s-%v", name, again)
+			t.Run(topic, func(t *testing.T) {
+				t.Parallel() // each waits for seconds
+				mustCLI(t, "", "topic", "create", topic, "-p", "1", "-b", b)
+				mustCLI(t, "1\n", "produce", topic, "-q", "-b", b)
+				own := slices.Clone(args)
+				if len(own) > 0 {
+					own[1] = topic // a group of its own
 				}
-			case <-time.After(devWithin):
-				t.Errorf("%v, created again %v: waits; it said\n%s", args, again, r.said())
-			}
-			if again {
-				mustCLI(t, "", "topic", "delete", "rec", "-b", b)
-			}
-			if len(args) > 0 {
-				_, _ = cli(t, "", "group", "delete", args[1], "-b", b)
-			}
+				r := startReading(t, append([]string{topic, "-b", b}, own...)...)
+				r.next(t)
+				mustCLI(t, "", "topic", "delete", topic, "-b", b)
+				want := "was deleted while"
+				if again {
+					mustCLI(t, "", "topic", "create", topic, "-p", "1", "-b", b)
+					want = "was deleted and created again"
+				}
+				select {
+				case err := <-r.ended:
+					if err == nil || !strings.Contains(err.Error(), "topic "+topic+" "+want) {
+						t.Errorf("expected %q, found %v; it said\n%s", want, err, r.said())
+					}
+				case <-time.After(devWithin):
+					t.Errorf("it waits; it said\n%s", r.said())
+				}
+			})
 		}
 	}
 }
