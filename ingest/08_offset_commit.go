@@ -1,15 +1,19 @@
 package ingest
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"thermocline/metadata"
 )
 
 // OffsetCommit v2-10.
 //
 // Answered when the offsets are acknowledged as a record is: by the shard's
-// acknowledgement bound. v10 names topics by id. Topics that do not exist are
-// refused one by one, the others committed, as Kafka does.
+// acknowledgement bound. v10 names topics by id. Topics and partitions that do
+// not exist are refused one by one, the others committed, as Kafka does.
 func offsetCommitAPI() api {
 	h, n := serve(kmsg.NewPtrOffsetCommitRequest, (*Server).handleOffsetCommit)
 	return api{key: 8, name: "OffsetCommit", min: 2, max: 10, handle: h, newRequest: n}
@@ -23,13 +27,19 @@ func (s *Server) handleOffsetCommit(r *request, req *kmsg.OffsetCommitRequest) {
 	var places []int // of known.Topics in req.Topics
 	for i := range req.Topics {
 		t := req.Topics[i]
-		refusal := s.nameCommitted(&t, r.version)
+		partitions, refusal := s.nameCommitted(&t, r.version)
 		resp.Topics[i] = commitErrors(&t, refusal)
-		if refusal == nil {
+		t.Partitions = slices.DeleteFunc(slices.Clone(t.Partitions), func(p kmsg.OffsetCommitRequestTopicPartition) bool {
+			return !exists(p.Partition, partitions)
+		})
+		if refusal == nil && len(t.Partitions) > 0 {
 			known.Topics, places = append(known.Topics, t), append(places, i)
 		}
 	}
 	if len(known.Topics) == 0 && len(req.Topics) > 0 {
+		for i := range req.Topics {
+			resp.Topics[i].Partitions = missingBeside(&req.Topics[i], resp.Topics[i].Partitions)
+		}
 		r.finishGroup(resp)
 		return
 	}
@@ -38,30 +48,53 @@ func (s *Server) handleOffsetCommit(r *request, req *kmsg.OffsetCommitRequest) {
 		stop()
 		for n, i := range places {
 			if k != nil {
-				resp.Topics[i] = commitErrors(&known.Topics[n], k)
+				resp.Topics[i].Partitions = commitErrors(&known.Topics[n], k).Partitions
 			} else {
 				resp.Topics[i].Partitions = from.(*kmsg.OffsetCommitResponse).Topics[n].Partitions
 			}
+		}
+		for i := range req.Topics {
+			resp.Topics[i].Partitions = missingBeside(&req.Topics[i], resp.Topics[i].Partitions)
 		}
 		r.finishGroup(resp)
 	})
 }
 
-// nameCommitted fills in the name of a topic that is named by its id, or says
-// what is wrong with it.
-func (s *Server) nameCommitted(t *kmsg.OffsetCommitRequestTopic, version int16) *kerr.Error {
-	if version < 10 {
-		if !s.topicExists(t.Topic) {
-			return kerr.UnknownTopicOrPartition
+// exists tells whether a topic of that many partitions has one of that number.
+func exists(partition int32, partitions int) bool {
+	return partition >= 0 && int(partition) < partitions
+}
+
+// missingBeside adds the partitions that nobody has answered for, since they
+// do not exist: answers are in the request's order.
+func missingBeside(t *kmsg.OffsetCommitRequestTopic, answered []kmsg.OffsetCommitResponseTopicPartition) []kmsg.OffsetCommitResponseTopicPartition {
+	out := make([]kmsg.OffsetCommitResponseTopicPartition, 0, len(t.Partitions))
+	for i := range t.Partitions {
+		if len(answered) > 0 && answered[0].Partition == t.Partitions[i].Partition {
+			out, answered = append(out, answered[0]), answered[1:]
+			continue
 		}
-		return nil
+		p := kmsg.NewOffsetCommitResponseTopicPartition()
+		p.Partition, p.ErrorCode = t.Partitions[i].Partition, kerr.UnknownTopicOrPartition.Code
+		out = append(out, p)
 	}
-	name, ok := s.topicName(t.TopicID)
+	return out
+}
+
+// nameCommitted fills in the name of a topic that is named by its id, and
+// tells how many partitions it has, or what is wrong with it.
+func (s *Server) nameCommitted(t *kmsg.OffsetCommitRequestTopic, version int16) (int, *kerr.Error) {
+	row, ok := s.cluster.TopicByName(t.Topic)
+	unknown := kerr.UnknownTopicOrPartition
+	if version >= 10 {
+		row, ok = s.cluster.TopicByID(metadata.TopicID(t.TopicID))
+		unknown = kerr.UnknownTopicID
+	}
 	if !ok {
-		return kerr.UnknownTopicID
+		return 0, unknown
 	}
-	t.Topic = name
-	return nil
+	t.Topic = row.Name
+	return len(row.Shards), nil
 }
 
 // commitErrors answers every partition of a topic with k; nil: with none yet.

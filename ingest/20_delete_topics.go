@@ -27,13 +27,17 @@ func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
 		defer cancel()
 		resp := kmsg.NewPtrDeleteTopicsResponse()
 		resp.Version = r.version
-		twice := duplicates(topics, nameOrID)
+		twice := duplicates(topics, s.nameOrID)
+		names := make([]string, len(topics)) // before any of them goes
+		for i := range topics {
+			names[i] = s.nameOrID(&topics[i])
+		}
 		for i := range topics {
 			dt := kmsg.NewDeleteTopicsResponseTopic()
 			dt.Topic, dt.TopicID = topics[i].Topic, topics[i].TopicID
 			row, err := s.topicToDelete(ctx, &topics[i])
-			if again, told := twice[nameOrID(&topics[i])]; again {
-				twice[nameOrID(&topics[i])] = false // one answer for all that name it
+			if again, told := twice[names[i]]; again {
+				twice[names[i]] = false // one answer for all that name it
 				err = errNamedTwice
 			} else if told {
 				continue
@@ -49,10 +53,14 @@ func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
 	})
 }
 
-// nameOrID is what a request calls a topic.
-func nameOrID(t *kmsg.DeleteTopicsRequestTopic) string {
+// nameOrID is what a topic is called; its name, whatever the request calls it,
+// where that is known.
+func (s *Server) nameOrID(t *kmsg.DeleteTopicsRequestTopic) string {
 	if t.Topic != nil {
 		return "name " + *t.Topic
+	}
+	if row, ok := s.cluster.TopicByID(t.TopicID); ok {
+		return "name " + row.Name
 	}
 	return "id " + metadata.TopicID(t.TopicID).String()
 }

@@ -32,7 +32,7 @@ func (s *Server) handleConsumerGroupDescribe(r *request, req *kmsg.ConsumerGroup
 			return
 		}
 		*to = from.(*kmsg.ConsumerGroupDescribeResponse).Groups[0]
-		if req.IncludeAuthorizedOperations {
+		if req.IncludeAuthorizedOperations && to.ErrorCode == 0 {
 			to.AuthorizedOperations = groupOperations
 		}
 	})

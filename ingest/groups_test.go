@@ -264,6 +264,38 @@ func TestCommitOfUnknownTopics(t *testing.T) {
 	}
 }
 
+func TestOffsetsOfUnknownPartitions(t *testing.T) {
+	s, _, w := startGroups(t)
+	row := topicOf(t, s, "orders") // of three partitions
+	for v := int16(2); v <= 10; v++ {
+		req := commitRequest(v, "parts", row, int64(v))
+		beyond := req.Topics[0].Partitions[0]
+		beyond.Partition = 3
+		negative := beyond
+		negative.Partition = -1
+		req.Topics[0].Partitions = append([]kmsg.OffsetCommitRequestTopicPartition{beyond}, append(req.Topics[0].Partitions, negative)...)
+		got := ask[*kmsg.OffsetCommitResponse](w, req).Topics[0].Partitions
+		if len(got) != 3 || got[0].Partition != 3 || got[1].Partition != 1 || got[2].Partition != -1 ||
+			got[0].ErrorCode != kerr.UnknownTopicOrPartition.Code || got[1].ErrorCode != 0 || got[2].ErrorCode != kerr.UnknownTopicOrPartition.Code {
+			t.Errorf("commit v%d: %+v", v, got)
+		}
+	}
+	del := kmsg.NewPtrOffsetDeleteRequest()
+	del.Group = "parts"
+	rt := kmsg.NewOffsetDeleteRequestTopic()
+	rt.Topic = "orders"
+	rt.Partitions = []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 3}, {Partition: 1}}
+	del.Topics = append(del.Topics, rt)
+	resp := ask[*kmsg.OffsetDeleteResponse](w, del)
+	codes := map[int32]int16{}
+	for _, p := range resp.Topics[0].Partitions {
+		codes[p.Partition] = p.ErrorCode
+	}
+	if len(resp.Topics) != 1 || len(codes) != 2 || codes[3] != kerr.UnknownTopicOrPartition.Code || codes[1] != 0 {
+		t.Errorf("delete: %+v", resp)
+	}
+}
+
 func TestGroupLife(t *testing.T) {
 	_, _, w := startGroups(t)
 	member, generation := joinAlone(t, w, "life")

@@ -364,3 +364,19 @@ func TestManualAssignment(t *testing.T) {
 		t.Errorf("count beside an assignment: error %d", c)
 	}
 }
+
+// TestATopicDeletedByNameAndByID: two names for one topic are one topic named
+// twice, which nothing is done about, as in Kafka.
+func TestATopicDeletedByNameAndByID(t *testing.T) {
+	s := startServer(t, newFakeCluster(1), nil)
+	create(t, s, "twice", 1, nil)
+	row := topicOf(t, s, "twice")
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.Version, req.TimeoutMillis = 6, 5000
+	req.Topics = []kmsg.DeleteTopicsRequestTopic{{Topic: &row.Name}, {TopicID: row.ID}}
+	resp := ask[*kmsg.DeleteTopicsResponse](dial(t, s.addr), req)
+	if len(resp.Topics) != 1 || resp.Topics[0].ErrorCode != kerr.InvalidRequest.Code {
+		t.Errorf("expected one INVALID_REQUEST, found %+v", resp.Topics)
+	}
+	topicOf(t, s, "twice")
+}

@@ -8,15 +8,16 @@ import (
 // respond sets what every answer has in common.
 func respond(req kmsg.Request, resp kmsg.Response) kmsg.Response {
 	resp.SetVersion(req.GetVersion())
+	if j, ok := resp.(*kmsg.JoinGroupResponse); ok && j.ErrorCode != 0 && j.Version >= 7 {
+		j.Protocol = nil // may be null from v7 on, and is in Kafka's refusals
+	}
 	return resp
 }
 
 // ErrorResponse answers a request that a Coordinator takes (see Call) with one
 // error for all that it names, each in its place.
 func ErrorResponse(req kmsg.Request, err *kerr.Error) kmsg.Response {
-	resp := errorResponse(req, err)
-	resp.SetVersion(req.GetVersion())
-	return resp
+	return respond(req, errorResponse(req, err))
 }
 
 func errorResponse(req kmsg.Request, err *kerr.Error) kmsg.Response {
