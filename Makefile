@@ -61,7 +61,7 @@ fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
 vet: ## vet the code
-	$(GO) vet -tags "kcat outside conform loads" ./...
+	$(GO) vet -tags "kcat outside conform differential loads" ./...
 
 clean: ## remove what builds and local runs leave
 	rm -rf bin bench-results
