@@ -168,9 +168,6 @@ func (op *produceOp) gateOne(row *metadata.Topic, p *kmsg.ProduceRequestTopicPar
 	return partition.Produce{Key: where.key, Batch: b, Info: info}, where, nil
 }
 
-// magicAt is where a batch has the number of its format.
-const magicAt = 16
-
 // onlyBatch returns the one batch that a partition of a request must hold.
 func onlyBatch(records []byte, version int16) (batch.Batch, error) {
 	if len(records) == 0 {
@@ -180,7 +177,7 @@ func onlyBatch(records []byte, version int16) (batch.Batch, error) {
 	switch {
 	case errors.Is(err, batch.ErrTruncated): // what is cut off is no batch, says Kafka
 		return nil, refuse(kerr.InvalidRecord, "expected one record batch, found a part of one")
-	case errors.Is(err, batch.ErrMagic) && int8(records[magicAt]) > 2: // a format of the future
+	case errors.Is(err, batch.ErrMagic) && batch.Batch(records).Magic() > batch.Magic: // a format of the future
 		return nil, refuse(kerr.CorruptMessage, "expected record format 2, found a later one")
 	case err != nil:
 		return nil, err
