@@ -28,6 +28,7 @@ type owned struct {
 	// leaderChanges counts changes of leader that the replica has seen.
 	leaderChanges atomic.Int64
 	followers     followers
+	rolls         *owedRoll
 }
 
 // State makes owned an ingest.Replica, with the runner's methods below.
@@ -196,7 +197,7 @@ func (b *Broker) startShard(row *metadata.Shard) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
-	o := &owned{id: row.ID, set: set, runner: runner, cancel: cancel}
+	o := &owned{id: row.ID, set: set, runner: runner, cancel: cancel, rolls: newOwedRoll()}
 	o.countLeaders()
 	b.shards.add(o)
 	rec := &reconciler{id: o.id, state: set, propose: o.commands, view: b.view, store: b.store, log: log}

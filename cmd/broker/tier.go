@@ -18,10 +18,6 @@ import (
 	"thermocline/wal/shard"
 )
 
-// rollKey is the topic config whose change asks for a roll: seal, tier and
-// trim now (thermocline topic roll).
-const rollKey = "thermocline.roll"
-
 // tier is what all shards of a broker share for tiering and cold reads.
 type tier struct {
 	cluster string
@@ -90,7 +86,7 @@ func (b *Broker) startTiering(ctx context.Context, o *owned, log *slog.Logger) {
 			}
 		}
 	})
-	o.work.Go(func() { b.followRolls(ctx, o, log) })
+	o.work.Go(func() { b.followRolls(ctx, o) })
 }
 
 // sealTerm runs one sealer until leadership in that term ends.
@@ -113,6 +109,11 @@ func (b *Broker) sealTerm(ctx context.Context, o *owned, term uint64, changed <-
 	b.tier.set(o.id, s)
 	defer b.tier.set(o.id, nil)
 	defer s.Stop()
+	led, ended := context.WithCancel(ctx)
+	var rolls sync.WaitGroup
+	rolls.Go(func() { b.carryOutRolls(led, o, s, log) })
+	defer rolls.Wait()
+	defer ended()
 	for ctx.Err() == nil {
 		if l := o.runner.Leadership(); !l.Ready || l.Term != term {
 			return
@@ -122,57 +123,6 @@ func (b *Broker) sealTerm(ctx context.Context, o *owned, term uint64, changed <-
 		case <-changed:
 		}
 	}
-}
-
-// followRolls watches the topics of this shard for a changed roll config.
-func (b *Broker) followRolls(ctx context.Context, o *owned, log *slog.Logger) {
-	changes := b.view.Subscribe()
-	defer changes.Close()
-	seen := map[metadata.TopicID]string{}
-	for first := true; ; first = false {
-		roll := b.rolled(changes.Take(), seen)
-		if s, ok := b.tier.sealer(o.id); ok && roll && !first {
-			if err := s.Roll(ctx); err != nil && ctx.Err() == nil {
-				log.Warn("a roll was asked for and failed", "error", err)
-			}
-			o.runner.RequestSnapshot()
-			b.archiver.ask(o.id)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changes.C:
-		}
-	}
-}
-
-// rolled notes the roll configs of the topics that have changed, and tells
-// whether one did.
-func (b *Broker) rolled(d metadata.Dirty, seen map[metadata.TopicID]string) (changed bool) {
-	look := func(t *metadata.Topic) {
-		v := t.Config[rollKey]
-		if v == seen[t.ID] {
-			return
-		}
-		changed = true
-		if seen[t.ID] = v; v == "" {
-			delete(seen, t.ID)
-		}
-	}
-	if d.All {
-		for _, t := range b.view.Topics() {
-			look(t)
-		}
-		return changed
-	}
-	for _, id := range d.Topics {
-		if t := b.view.TopicByID(id); t != nil {
-			look(t)
-		} else {
-			delete(seen, id)
-		}
-	}
-	return changed
 }
 
 // source lets a sealer read a shard.
