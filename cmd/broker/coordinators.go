@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"thermocline/ingest"
+	"thermocline/ingest/brokerconfig"
 	"thermocline/ingest/coordinator"
 	"thermocline/ingest/group"
 	"thermocline/metadata"
@@ -25,10 +28,12 @@ func (o *owned) Subscribe(fn func(shard.Leadership)) (cancel func()) { return o.
 // startCoordinators makes the runtime of group coordinators; the shards bring
 // their slots to it (coordinate).
 func (b *Broker) startCoordinators() {
+	settings := groupSettings{view: b.view, file: b.cfg.Broker(), self: strconv.Itoa(int(b.cfg.NodeID))}
 	b.coordinators = coordinator.New(coordinator.Options{
-		Settings: b.groupSettings,
-		Topics:   func() group.Topics { return newTopicsView(b.view) },
-		Logger:   b.log,
+		Settings:        settings.now,
+		SettingsVersion: b.view.ConfigVersion,
+		Topics:          func() group.Topics { return newTopicsView(b.view) },
+		Logger:          b.log,
 	})
 	b.work.Go(b.followForCoordinators)
 }
@@ -44,10 +49,52 @@ func (b *Broker) coordinate(ctx context.Context, o *owned) {
 // ask for: everything here is bounded.
 const groupMembersMax = 10_000
 
-// groupSettings are the limits and defaults of groups. Kafka reads them from
-// the broker's file only, and so do we.
-func (b *Broker) groupSettings() group.Options {
-	v, o := b.cfg.Broker(), group.DefaultOptions()
+// groupSettings makes the limits and defaults of groups, with what single groups
+// have of their own, from the broker's file and the dynamic configs.
+type groupSettings struct {
+	view *metadata.View
+	file *brokerconfig.Values
+	self string // this broker's id, as dynamic configs name it
+
+	// made is what all slots share while no dynamic config changes.
+	made atomic.Pointer[groupOptions]
+}
+
+// groupOptions are what was made of the dynamic configs of a version.
+type groupOptions struct {
+	version int64
+	o       group.Options
+}
+
+// now returns the settings in force.
+func (s *groupSettings) now() group.Options {
+	version := s.view.ConfigVersion()
+	if made := s.made.Load(); made != nil && made.version == version {
+		return made.o
+	}
+	v := s.file.With(s.view.Config(metadata.BrokerConfig, s.self).Config, s.view.Config(metadata.BrokerConfig, "").Config)
+	o := optionsOfGroups(v)
+	o.Groups = map[string]group.GroupSettings{}
+	for _, own := range s.view.Configs(metadata.GroupConfig) {
+		o.Groups[own.Name] = settingsOfGroup(v, own.Config)
+	}
+	s.made.Store(&groupOptions{version, o})
+	return o
+}
+
+// settingsOfGroup are the settings of a group with this config, or of those
+// that have none.
+func settingsOfGroup(v *brokerconfig.Values, own map[string]string) group.GroupSettings {
+	return group.GroupSettings{
+		SessionTimeout:     v.GroupInForce(own, "consumer.session.timeout.ms"),
+		HeartbeatInterval:  v.GroupInForce(own, "consumer.heartbeat.interval.ms"),
+		AssignmentInterval: v.GroupInForce(own, "consumer.assignment.interval.ms"),
+	}
+}
+
+// optionsOfGroups are the limits and defaults of groups.
+func optionsOfGroups(v *brokerconfig.Values) group.Options {
+	o := group.DefaultOptions()
 	o.NewID = newMemberID
 	o.MinSessionTimeout = v.Int("group.min.session.timeout.ms")
 	o.MaxSessionTimeout = v.Int("group.max.session.timeout.ms")
@@ -56,8 +103,7 @@ func (b *Broker) groupSettings() group.Options {
 	o.OffsetsRetention = v.Int("offsets.retention.minutes") * time.Minute.Milliseconds()
 	o.RetentionCheck = v.Int("offsets.retention.check.interval.ms")
 	o.OffsetMetadataMax = int(v.Int("offset.metadata.max.bytes"))
-	o.ConsumerSessionTimeout = v.Int("group.consumer.session.timeout.ms")
-	o.ConsumerHeartbeatInterval = v.Int("group.consumer.heartbeat.interval.ms")
+	o.Consumer = settingsOfGroup(v, nil)
 	o.ConsumerMaxSize = int(min(v.Int("group.consumer.max.size"), groupMembersMax))
 	o.ConsumerAssignors = v.List("group.consumer.assignors")
 	o.ConsumerMigration = v.String("group.consumer.migration.policy")

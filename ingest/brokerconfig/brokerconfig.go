@@ -100,6 +100,12 @@ func NewValues(broker, cluster, file map[string]string) *Values {
 	return &Values{layers: [3]map[string]string{broker, cluster, file}}
 }
 
+// With returns the same settings with other layers of what was set at run time;
+// each may be nil. The maps are kept.
+func (v *Values) With(broker, cluster map[string]string) *Values {
+	return NewValues(broker, cluster, v.layers[FromFile])
+}
+
 // Chain lists where a setting's value comes from, the one in force first. It is
 // empty for a setting that is null.
 func (v *Values) Chain(name string) []Synonym {

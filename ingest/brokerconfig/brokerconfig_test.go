@@ -99,6 +99,19 @@ func TestGroupConfigs(t *testing.T) {
 	if n := v.GroupInt(nil, "consumer.session.timeout.ms"); n != 50000 {
 		t.Errorf("inherited: found %d", n)
 	}
+	for name, tc := range map[string]struct {
+		config map[string]string
+		want   int64
+	}{
+		"none of its own":  {nil, 50_000},
+		"within":           {map[string]string{"consumer.session.timeout.ms": "46000"}, 46_000},
+		"below the bounds": {map[string]string{"consumer.session.timeout.ms": "1000"}, 45_000},
+		"above the bounds": {map[string]string{"consumer.session.timeout.ms": "90000"}, 60_000},
+	} {
+		if n := v.GroupInForce(tc.config, "consumer.session.timeout.ms"); n != tc.want {
+			t.Errorf("%s: expected %d in force, found %d", name, tc.want, n)
+		}
+	}
 	if n := v.GroupInt(map[string]string{"consumer.session.timeout.ms": "46000"}, "consumer.session.timeout.ms"); n != 46000 {
 		t.Errorf("own: found %d", n)
 	}

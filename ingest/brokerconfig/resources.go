@@ -10,8 +10,16 @@ import (
 // groups are the configs of single groups; Broker names the setting of the
 // brokers that gives the default.
 var groups = []Def{
-	stored(inherits(integer("consumer.heartbeat.interval.ms", "5000", 1, "Heartbeat interval of the group's members."), "group.consumer.heartbeat.interval.ms"), whyGroups),
-	stored(inherits(integer("consumer.session.timeout.ms", "45000", 1, "Session timeout of the group's members."), "group.consumer.session.timeout.ms"), whyGroups),
+	inherits(integer("consumer.assignment.interval.ms", "1000", 0, "Least time between two assignments of the group's partitions."), "group.consumer.assignment.interval.ms"),
+	inherits(integer("consumer.heartbeat.interval.ms", "5000", 1, "Heartbeat interval of the group's members."), "group.consumer.heartbeat.interval.ms"),
+	inherits(integer("consumer.session.timeout.ms", "45000", 1, "Session timeout of the group's members."), "group.consumer.session.timeout.ms"),
+}
+
+// groupBounds are the settings of the brokers that bound the configs of groups.
+var groupBounds = []struct{ name, least, most string }{
+	{"consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"},
+	{"consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"},
+	{"consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"},
 }
 
 // clientMetrics are the configs of subscriptions to clients' metrics (KIP-714).
@@ -20,8 +28,6 @@ var clientMetrics = []Def{
 	stored(list("match", "", "Which clients are meant."), whyMetrics),
 	stored(list("metrics", "", "Prefixes of the metrics wanted."), whyMetrics),
 }
-
-const whyGroups = "the brokers' settings hold for all groups so far"
 
 const whyMetrics = "no receiver of clients' metrics is built, so that clients are not asked for them"
 
@@ -46,16 +52,30 @@ func (v *Values) GroupInt(config map[string]string, name string) int64 {
 	return v.Int(groups[i].Broker)
 }
 
+// GroupInForce is GroupInt as it holds for the group: what the group has of its
+// own lies within the bounds that the brokers set now, which may not be those
+// that it was accepted by (as Kafka's GroupConfig.evaluate has it). A setting of
+// the brokers is taken as it is.
+func (v *Values) GroupInForce(config map[string]string, name string) int64 {
+	n := v.GroupInt(config, name)
+	if _, own := config[name]; !own {
+		return n
+	}
+	for _, b := range groupBounds {
+		if b.name == name {
+			return max(v.Int(b.least), min(v.Int(b.most), n))
+		}
+	}
+	return n
+}
+
 // CheckGroup says whether a group's config may stand: values must lie within
 // the bounds that the brokers set.
 func CheckGroup(config map[string]string, v *Values) error {
 	if err := checkTable("group", groups, config); err != nil {
 		return err
 	}
-	for _, b := range []struct{ name, least, most string }{
-		{"consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"},
-		{"consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"},
-	} {
+	for _, b := range groupBounds {
 		if _, ok := config[b.name]; !ok {
 			continue
 		}

@@ -39,9 +39,13 @@ type Machine interface {
 
 // Options say what a Runtime works with.
 type Options struct {
-	// Settings returns the limits and defaults as they are now. It is asked
-	// when a slot loads, and after SettingsChanged.
+	// Settings returns the limits and defaults as they are now, and what single
+	// groups have of their own. It is asked when a slot loads, and before a slot
+	// works on what has come when SettingsVersion has risen.
 	Settings func() group.Options
+	// SettingsVersion rises with each change of what Settings returns. It is
+	// asked often: it must cost next to nothing. Nil: nothing changes.
+	SettingsVersion func() int64
 	// Topics returns the cluster's topics as they are now. It is asked by New
 	// and by TopicsChanged.
 	Topics func() group.Topics

@@ -48,20 +48,22 @@ func bubble(t *testing.T, fn func(t *testing.T, g *rig)) {
 }
 
 type rig struct {
-	t       *testing.T
-	gate    *gate
-	runtime *Runtime
-	mu      sync.Mutex // guards what follows
-	options group.Options
-	cluster topicSet
-	ids     int
+	t        *testing.T
+	gate     *gate
+	runtime  *Runtime
+	mu       sync.Mutex // guards what follows
+	options  group.Options
+	settings int64 // rises with changes of options
+	cluster  topicSet
+	ids      int
 }
 
 func (g *rig) start() {
 	g.runtime = New(Options{
-		Settings: func() group.Options { g.mu.Lock(); defer g.mu.Unlock(); return g.options },
-		Topics:   func() group.Topics { g.mu.Lock(); defer g.mu.Unlock(); return g.cluster.clone() },
-		Logger:   slog.New(slog.DiscardHandler),
+		Settings:        func() group.Options { g.mu.Lock(); defer g.mu.Unlock(); return g.options },
+		SettingsVersion: func() int64 { g.mu.Lock(); defer g.mu.Unlock(); return g.settings },
+		Topics:          func() group.Topics { g.mu.Lock(); defer g.mu.Unlock(); return g.cluster.clone() },
+		Logger:          slog.New(slog.DiscardHandler),
 	})
 	g.runtime.Add(testShard, g.gate)
 	g.runtime.Place(slices.Repeat([]metadata.ShardID{testShard}, slotCount))

@@ -36,6 +36,9 @@ func New(o Options) *Runtime {
 	if o.New == nil {
 		o.New = func(o group.Options, t group.Topics) Machine { return group.New(o, t) }
 	}
+	if o.SettingsVersion == nil {
+		o.SettingsVersion = func() int64 { return 0 }
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -122,13 +125,6 @@ func (r *Runtime) TopicsChanged() {
 	r.topics.Store(&topics{r.o.Topics()})
 	for _, s := range r.all() {
 		s.note(func(in *inbox) { in.topics = true })
-	}
-}
-
-// SettingsChanged lets all slots know that Options.Settings may answer otherwise.
-func (r *Runtime) SettingsChanged() {
-	for _, s := range r.all() {
-		s.note(func(in *inbox) { in.settings = true })
 	}
 }
 

@@ -403,9 +403,8 @@ func TestTopicsAndSettings(t *testing.T) {
 		g.want("metadata", g.commitCode(g.submit("g", r)), int16(0))
 		g.mu.Lock()
 		g.options.OffsetMetadataMax = 3
+		g.settings++
 		g.mu.Unlock()
-		g.runtime.SettingsChanged()
-		synctest.Wait()
 		g.want("metadata", g.commitCode(g.submit("g", r)), kerr.OffsetMetadataTooLarge.Code)
 		g.mu.Lock()
 		delete(g.cluster, "orders")

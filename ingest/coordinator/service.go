@@ -18,6 +18,8 @@ type service struct {
 	*slot
 	term uint64
 	m    Machine
+	// settings is the version of those that the coordinator has.
+	settings int64
 	// anchor is when it began. Its clock goes on from there without jumps: a
 	// clock that is set must not end every session.
 	anchor time.Time
@@ -143,9 +145,7 @@ func (v *service) pass() (more bool, err error) {
 		return false, err
 	}
 	in, more := v.take()
-	if in.settings {
-		v.m.Configure(v.r.o.Settings())
-	}
+	v.configure()
 	if in.topics {
 		v.m.SetTopics(v.now(), v.r.topics.Load())
 	}
@@ -163,6 +163,15 @@ func (v *service) pass() (more bool, err error) {
 	v.tick(more)
 	v.showWaiting()
 	return more, v.flush()
+}
+
+// configure brings the coordinator's settings up to date. Nobody is woken for
+// them: they hold for what comes.
+func (v *service) configure() {
+	if version := v.r.o.SettingsVersion(); version != v.settings {
+		v.settings = version
+		v.m.Configure(v.r.o.Settings())
+	}
 }
 
 // showWaiting tells submit how many calls are held here.
@@ -189,7 +198,6 @@ func (v *service) take() (in inbox, more bool) {
 	defer v.mu.Unlock()
 	in.confirmed, v.in.confirmed = v.in.confirmed, nil
 	in.topics, v.in.topics = v.in.topics, false
-	in.settings, v.in.settings = v.in.settings, false
 	n := min(len(v.in.calls), callsPerPass)
 	in.calls = v.in.calls[:n:n]
 	if v.in.calls = v.in.calls[n:]; len(v.in.calls) == 0 {

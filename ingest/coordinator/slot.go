@@ -76,7 +76,6 @@ type inbox struct {
 	completed []completion
 	confirmed []confirmation
 	topics    bool
-	settings  bool
 }
 
 // completion is a proposal's answer: of the writes from first on.
@@ -304,8 +303,9 @@ func (s *slot) load(term uint64) (*service, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.in.topics, s.in.settings = false, false
+	s.in.topics = false
 	s.mu.Unlock()
+	v.settings = s.r.o.SettingsVersion()
 	v.m = s.r.o.New(s.r.o.Settings(), s.r.topics.Load())
 	view := s.replica.State().Slot(s.number)
 	v.base = view.Number

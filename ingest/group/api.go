@@ -77,13 +77,36 @@ type Options struct {
 	MaxGroupBytes        int   // bytes of one group's metadata record
 	MaxOffsetsPerRequest int   // partitions of one OffsetCommit
 
-	ConsumerSessionTimeout    int64    // group.consumer.session.timeout.ms
-	ConsumerHeartbeatInterval int64    // group.consumer.heartbeat.interval.ms
-	ConsumerMaxSize           int      // group.consumer.max.size
-	ConsumerAssignors         []string // group.consumer.assignors, the first is the default
+	Consumer          GroupSettings // of groups that have none of their own
+	ConsumerMaxSize   int           // group.consumer.max.size
+	ConsumerAssignors []string      // group.consumer.assignors, the first is the default
 	// ConsumerMigration is group.consumer.migration.policy: disabled, upgrade,
 	// downgrade or bidirectional.
 	ConsumerMigration string
+
+	// Groups has, by name, the groups that have settings of their own, with all
+	// of their settings. The map never changes.
+	Groups map[string]GroupSettings
+}
+
+// GroupSettings are the settings of consumer groups (KIP-848) that a single
+// group may have of its own (Kafka's configs of the resource type GROUP). Times
+// are in milliseconds. A change holds from a member's next heartbeat on.
+type GroupSettings struct {
+	SessionTimeout    int64 // consumer.session.timeout.ms
+	HeartbeatInterval int64 // consumer.heartbeat.interval.ms
+	// AssignmentInterval is consumer.assignment.interval.ms: the least time
+	// between two computations of a group's target. A thousand members that join
+	// at once cost some targets instead of a thousand (KIP-1263).
+	AssignmentInterval int64
+}
+
+// of returns a group's settings: its own, or those of all.
+func (o *Options) of(group string) GroupSettings {
+	if own, ok := o.Groups[group]; ok {
+		return own
+	}
+	return o.Consumer
 }
 
 // DefaultOptions returns Kafka's defaults, but for MaxSize and ConsumerMaxSize:
@@ -93,7 +116,7 @@ func DefaultOptions() Options {
 		MinSessionTimeout: 6_000, MaxSessionTimeout: 1_800_000, InitialRebalanceDelay: 3_000, MaxSize: 10_000,
 		OffsetsRetention: 7 * 24 * 3_600_000, RetentionCheck: 600_000, OffsetMetadataMax: 4096,
 		MaxGroupBytes: 4 << 20, MaxOffsetsPerRequest: 100_000,
-		ConsumerSessionTimeout: 45_000, ConsumerHeartbeatInterval: 5_000, ConsumerMaxSize: 10_000,
+		Consumer: GroupSettings{SessionTimeout: 45_000, HeartbeatInterval: 5_000, AssignmentInterval: 1_000}, ConsumerMaxSize: 10_000,
 		ConsumerAssignors: []string{"uniform", "range"}, ConsumerMigration: "bidirectional",
 	}
 }

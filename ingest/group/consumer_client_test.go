@@ -97,7 +97,7 @@ func (cl *worldClient) beat(lose bool) {
 
 // touched notes that a heartbeat reached the coordinator.
 func (cl *worldClient) touched() {
-	if cl.w.now >= cl.beatAt+cl.w.o.ConsumerSessionTimeout {
+	if cl.w.now >= cl.beatAt+cl.w.o.of("g").SessionTimeout {
 		cl.stuck = true // whatever is said to it now, it had its time
 	}
 	if cl.tooLate(cl.toldAt) {

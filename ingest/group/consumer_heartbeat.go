@@ -166,7 +166,7 @@ func (c *Coordinator) memberBeats(now int64, call *Call, r *kmsg.ConsumerGroupHe
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	id := m.id
 	resp.MemberID, resp.MemberEpoch = &id, m.epoch
-	resp.HeartbeatIntervalMillis = int32(c.o.ConsumerHeartbeatInterval)
+	resp.HeartbeatIntervalMillis = int32(c.o.of(r.Group).HeartbeatInterval)
 	full := r.RebalanceTimeoutMillis != -1 && (r.SubscribedTopicNames != nil || r.SubscribedTopicRegex != nil) && r.Topics != nil
 	if r.MemberEpoch == epochJoin || full || !samePartitions(had, m.assigned) {
 		resp.Assignment = heartbeatAssignment(m.assigned)

@@ -84,7 +84,7 @@ func (c *Coordinator) fence(now int64, group, member string) {
 
 // extendSession begins a member's session anew.
 func (c *Coordinator) extendSession(now int64, group string, m *consumerMember) {
-	timeout := c.o.ConsumerSessionTimeout
+	timeout := c.o.of(group).SessionTimeout
 	if m.classic != nil {
 		timeout = int64(m.classic.sessionTimeout)
 	}

@@ -21,6 +21,7 @@ func runConsumers(seed uint64, steps int, bugs Bugs) (w *world, err error) {
 		}
 	}()
 	w = newWorld(rand.New(rand.NewPCG(seed, 848)), bugs)
+	w.pace(w.anyPace())
 	for i := range steps {
 		w.chaos(i)
 		if err = w.check(); err != nil {
@@ -59,6 +60,8 @@ func (w *world) chaos(i int) {
 		w.pass(int64(w.rnd.IntN(4000)))
 	case n < 47:
 		w.pass(int64(w.rnd.IntN(60_000)))
+	case n < 48 && i%4 == 0:
+		w.pace(w.anyPace())
 	case cl == nil:
 	case n < 50:
 		w.end(cl, i)
@@ -80,6 +83,10 @@ func (w *world) chaos(i int) {
 		cl.beat(w.rnd.IntN(10) == 0)
 	}
 }
+
+// anyPace picks an assignment interval: often none, else one shorter or longer
+// than the time between heartbeats.
+func (w *world) anyPace() int64 { return []int64{0, 0, 1000, 7000}[w.rnd.IntN(4)] }
 
 func (w *world) subscription() ([]string, string, bool) {
 	var names []string

@@ -8,14 +8,6 @@ import (
 	"thermocline/ingest/group/assign"
 )
 
-// A group of manyMembers or more computes its target at most once in
-// manyInterval ms: a thousand members that join at once cost some targets
-// instead of a thousand. Kafka: group.consumer.assignment.interval.ms.
-const (
-	manyMembers  = 100
-	manyInterval = 1000
-)
-
 // firstEpoch is a new group's first epoch. Kafka keeps 1 for members that join
 // before there is a target.
 const firstEpoch = 2
@@ -74,10 +66,12 @@ func (c *Coordinator) retarget(now int64, ch *change) {
 	ch.add(cg.groupRecord(ch.g.name))
 }
 
-// mustWait tells whether the target cannot be computed yet.
+// mustWait tells whether the target cannot be computed yet: the last one is too
+// young, or the view of the topics too old. The first heartbeat after that
+// computes it (KIP-1263).
 func (c *Coordinator) mustWait(now int64, g *groupState, cg *consumerGroup) bool {
-	many := len(cg.members) >= manyMembers && now < cg.assignedAt+manyInterval && now >= cg.assignedAt
-	return many || c.blind(now, g)
+	young := now >= cg.assignedAt && now < cg.assignedAt+c.o.of(g.name).AssignmentInterval
+	return young || c.blind(now, g)
 }
 
 // atMost cuts an assignment off after so many partitions.

@@ -383,13 +383,14 @@ func TestAssignorVotes(t *testing.T) {
 
 func TestManyMembersShareTargets(t *testing.T) {
 	s := newScript(t)
+	s.pace(manyInterval)
 	s.setTopics(s.topics.with("wide", 500))
 	for i := range 200 {
 		s.beatFree(fmt.Sprint("m", i), 0, joins("wide"))
 		s.pass(1)
 	}
 	g := s.group()
-	s.state("Assigning 201 100")
+	s.state("Assigning 201 2")
 	s.pass(manyInterval)
 	s.beatFree("m0", g.members["m0"].epoch)
 	s.state("Reconciling 201 201")

@@ -85,9 +85,18 @@ type world struct {
 func newWorld(rnd *rand.Rand, bugs Bugs) *world {
 	w := &world{rnd: rnd, bugs: bugs, now: 1_000_000, stored: make(map[string][]byte), o: DefaultOptions()}
 	w.o.NewID = func() string { w.ids++; return fmt.Sprintf("id-%d", w.ids) }
+	w.o.Consumer.AssignmentInterval = 0
 	w.topics = (&worldTopics{}).with("a", 6).with("b", 3).with("x-1", 2)
 	w.load()
 	return w
+}
+
+// pace gives the group an assignment interval of its own.
+func (w *world) pace(interval int64) {
+	own := w.o.Consumer
+	own.AssignmentInterval = interval
+	w.o.Groups = map[string]GroupSettings{"g": own}
+	w.c.Configure(w.o)
 }
 
 func (w *world) log(format string, args ...any) {

@@ -18,7 +18,7 @@ func runMigration(seed uint64, steps int, bugs Bugs) (w *world, ups, downs int, 
 		}
 	}()
 	w.o.InitialRebalanceDelay = int64(w.rnd.IntN(2)) * 500
-	w.c.Configure(w.o)
+	w.pace(w.anyPace())
 	cooperative := w.rnd.IntN(2) == 0
 	was := byte(0)
 	for i := range steps {

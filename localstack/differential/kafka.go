@@ -25,10 +25,12 @@ type Kafka struct {
 // kafkaClusterID is any fixed base64 UUID.
 const kafkaClusterID = "dGhlcm1vY2xpbmUtYmVuYw"
 
-// groupSettings are the same on both sides: no join waits for others, and no
-// member of a consumer group, whose time-out the broker sets, times out.
+// groupSettings are the same on both sides: no join waits for others, no target
+// for its time, and no member of a consumer group, whose time-out the broker
+// sets, times out.
 var groupSettings = map[string]string{
 	"group.initial.rebalance.delay.ms":      "0",
+	"group.consumer.assignment.interval.ms": "0",
 	"group.consumer.session.timeout.ms":     "1800000",
 	"group.consumer.max.session.timeout.ms": "1800000",
 }
@@ -49,7 +51,6 @@ func StartKafka(ctx context.Context, cache, dir string) (*Kafka, error) {
 		fmt.Sprintf("listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", ports[0], ports[1]),
 		fmt.Sprintf("advertised.listeners=PLAINTEXT://127.0.0.1:%d", ports[0]),
 		"log.dirs=" + filepath.Join(dir, "logs"), "offsets.topic.replication.factor=1",
-		"group.consumer.assignment.interval.ms=0", // new targets at once, as ours
 	}
 	for name, value := range groupSettings {
 		settings = append(settings, name+"="+value)
