@@ -262,6 +262,7 @@ tiering.segment.ms. Other topics in the same shards go along.`,
 func waitTiered(ctx context.Context, adm *kadm.Client, topic string, ends kadm.ListedOffsets) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	last := int32(-1) // the partition that was behind when the brokers last answered
 	for {
 		behind := int32(-1)
 		local, err := adm.ListOffsetsAfterMilli(ctx, earliestLocal, topic)
@@ -277,13 +278,14 @@ func waitTiered(ctx context.Context, adm *kadm.Client, topic string, ends kadm.L
 			if behind < 0 {
 				return nil
 			}
+			last = behind
 		}
 		select {
 		case <-ctx.Done():
-			if err != nil {
+			if last < 0 {
 				return fmt.Errorf("waiting for %s to be in the store: %w", topic, err)
 			}
-			return fmt.Errorf("partition %s/%d is not in the store yet: is the store reachable? (see /metrics and the brokers' logs)", topic, behind)
+			return fmt.Errorf("partition %s/%d is not in the store yet: is the store reachable? (see /metrics and the brokers' logs)", topic, last)
 		case <-tick.C:
 		}
 	}

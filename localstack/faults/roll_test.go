@@ -15,7 +15,7 @@ import (
 // next leader when the one that had begun it is killed.
 func TestRollOutlivesItsLeader(t *testing.T) {
 	t.Parallel()
-	c, ctx, p, _ := proxied(t, nil)
+	c, ctx, p, _ := proxied(t, map[string]string{"tiering.segment.ms": "1h"})
 	const topic = "rolled"
 	must(t, faults.CreateTopic(ctx, c, topic, 6, nil))
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
