@@ -33,6 +33,10 @@ const (
 type Options struct {
 	Shard wal.ShardID
 	ID    ReplicaID
+	// Home, if not 0, is the replica that is to lead the shard when nobody does:
+	// it has a head start in the first election after a start (tickRaft). It
+	// counts at a start alone, and may be this replica.
+	Home ReplicaID
 	// ElectionTicks and HeartbeatTicks count calls of Tick. With a tick of
 	// 50 ms the defaults are 12 (600 ms) and 2 (100 ms).
 	ElectionTicks, HeartbeatTicks int
@@ -130,6 +134,8 @@ type Core struct {
 	term, vote, commit uint64
 	lead               uint64
 	role               raft.StateType
+	// begun: the home's head start is over (tickRaft).
+	begun bool
 	// firstOwn is the index of this leader's first entry (0: not a leader).
 	firstOwn uint64
 	applied  uint64
@@ -284,7 +290,7 @@ func (c *Core) Tick() {
 	if c.refused {
 		return
 	}
-	c.rn.Tick()
+	c.tickRaft()
 	if c.transferring && c.rn.BasicStatus().LeadTransferee == 0 {
 		c.transferring = false
 	}
