@@ -4,6 +4,8 @@ package loads
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,8 +21,9 @@ import (
 	"thermocline/localstack/processes"
 )
 
-// thousand is how many members one group has, and how many groups there are.
-const thousand = 1000
+// members is how many members one group has, partitions they read, and groups of
+// one member there are.
+var members = flag.Int("members", 1000, "members of one group, partitions that it reads, groups of one member")
 
 var binary string
 
@@ -62,16 +65,50 @@ type consumer struct {
 	cl    *kgo.Client
 	owned atomic.Int64
 	read  atomic.Int64
-	moves atomic.Int64
+	moved atomic.Int64 // partitions that it was given or that were taken from it
 }
 
-func consume(ctx context.Context, t *testing.T, wg *sync.WaitGroup, c *processes.Cluster, group, topic string, next bool) *consumer {
+// witness counts what the clients say of sessions that end, by reason.
+type witness struct {
+	mu   sync.Mutex
+	said map[string]int
+}
+
+func (w *witness) Level() kgo.LogLevel { return kgo.LogLevelInfo }
+
+// Log implements kgo.Logger.
+func (w *witness) Log(_ kgo.LogLevel, msg string, keyvals ...any) {
+	switch msg {
+	case "heartbeat errored", "forced rejoin quitting heartbeat loop", "group manage loop errored":
+	default:
+		return
+	}
+	for i := 0; i+1 < len(keyvals); i += 2 {
+		if key := keyvals[i]; key == "err" || key == "why" {
+			msg += fmt.Sprintf(": %v", keyvals[i+1])
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said[msg]++
+}
+
+// take returns what was said since the last take.
+func (w *witness) take() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := w.said
+	w.said = map[string]int{}
+	return said
+}
+
+func consume(ctx context.Context, t *testing.T, wg *sync.WaitGroup, c *processes.Cluster, group, topic string, next bool, log kgo.Logger) *consumer {
 	t.Helper()
 	m := &consumer{}
 	count := func(sign int64) func(context.Context, *kgo.Client, map[string][]int32) {
 		return func(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
 			m.owned.Add(sign * int64(len(parts[topic])))
-			m.moves.Add(1)
+			m.moved.Add(int64(len(parts[topic])))
 		}
 	}
 	if next {
@@ -80,7 +117,7 @@ func consume(ctx context.Context, t *testing.T, wg *sync.WaitGroup, c *processes
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.WithContext(ctx),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.AutoCommitInterval(5*time.Second), kgo.FetchMaxWait(5*time.Second),
 		kgo.OnPartitionsAssigned(count(1)), kgo.OnPartitionsRevoked(count(-1)), kgo.OnPartitionsLost(count(-1)),
-		kgo.MaxConcurrentFetches(1))
+		kgo.MaxConcurrentFetches(1), kgo.WithLogger(log))
 	must(t, err)
 	m.cl = cl
 	wg.Go(func() {
@@ -124,21 +161,23 @@ func TestThousandMembers(t *testing.T) {
 }
 
 func thousandMembers(t *testing.T, next bool) {
+	thousand := *members
 	c, ctx := cluster(t)
-	must(t, faults.CreateTopic(ctx, c, "wide", thousand, nil))
-	fill(t, ctx, c, "wide", thousand)
+	must(t, faults.CreateTopic(ctx, c, "wide", int32(thousand), nil))
+	fill(t, ctx, c, "wide", int32(thousand))
 	var wg sync.WaitGroup
 	polling, stop := context.WithCancel(ctx)
 	defer wg.Wait()
 	defer stop()
 	var list []*consumer
+	said := &witness{said: map[string]int{}}
 	begun := time.Now()
 	for range thousand {
-		list = append(list, consume(polling, t, &wg, c, "crowd", "wide", next))
+		list = append(list, consume(polling, t, &wg, c, "crowd", "wide", next, said))
 	}
 	balanced := func(members int) func() error {
 		return func() error {
-			if n := sum(list, owned); n != thousand {
+			if n := sum(list, owned); n != int64(thousand) {
 				return fmt.Errorf("%d partitions of %d are owned", n, thousand)
 			}
 			for _, m := range list[:members] {
@@ -152,7 +191,7 @@ func thousandMembers(t *testing.T, next bool) {
 	must(t, faults.Until(ctx, "every member owns one partition", balanced(thousand)))
 	t.Logf("members started to all balanced: %v", time.Since(begun).Round(time.Millisecond))
 	must(t, faults.Until(ctx, "everything is read", func() error {
-		if n := sum(list, read); n < thousand {
+		if n := sum(list, read); n < int64(thousand) {
 			return fmt.Errorf("%d records", n)
 		}
 		return nil
@@ -164,19 +203,23 @@ func thousandMembers(t *testing.T, next bool) {
 	must(t, faults.Until(ctx, "the others own all", balanced(len(list))))
 	t.Logf("ten members left to all balanced: %v", time.Since(begun).Round(time.Millisecond))
 
+	must(t, faults.Until(ctx, "the rebalance is over", func() error { return stable(ctx, c, "crowd", next) }))
 	victim := coordinator(t, ctx, c, "crowd")
-	moves := sum(list, func(m *consumer) int64 { return m.moves.Load() })
+	said.take()
+	moves := sum(list, func(m *consumer) int64 { return m.moved.Load() })
 	begun = time.Now()
 	must(t, c.Brokers[victim].Kill())
-	fill(t, ctx, c, "wide", thousand)
+	must(t, faults.Until(ctx, "another broker coordinates", func() error { return stable(ctx, c, "crowd", next) }))
+	t.Logf("coordinator killed to its successor tells of a stable group: %v", time.Since(begun).Round(time.Millisecond))
+	fill(t, ctx, c, "wide", int32(thousand))
 	must(t, faults.Until(ctx, "everything is read after the coordinator died", func() error {
-		if n := sum(list, read); n < 2*thousand-20 {
+		if n := sum(list, read); n < int64(2*thousand-20) {
 			return fmt.Errorf("%d records", n)
 		}
 		return nil
 	}))
-	t.Logf("coordinator killed to %d records written and read: %v; assignments that changed: %d", thousand, time.Since(begun).Round(time.Millisecond),
-		sum(list, func(m *consumer) int64 { return m.moves.Load() })-moves)
+	t.Logf("coordinator killed to %d records written and read: %v; partitions that moved: %d; sessions that ended: %v", thousand, time.Since(begun).Round(time.Millisecond),
+		sum(list, func(m *consumer) int64 { return m.moved.Load() })-moves, said.take())
 	begun = time.Now()
 	stop()
 	closeAll(list)
@@ -185,6 +228,7 @@ func thousandMembers(t *testing.T, next bool) {
 
 // TestThousandGroups: a thousand groups of one member read one topic.
 func TestThousandGroups(t *testing.T) {
+	thousand := *members
 	c, ctx := cluster(t)
 	must(t, faults.CreateTopic(ctx, c, "shared", 3, nil))
 	fill(t, ctx, c, "shared", 3)
@@ -195,7 +239,7 @@ func TestThousandGroups(t *testing.T) {
 	var list []*consumer
 	begun := time.Now()
 	for i := range thousand {
-		list = append(list, consume(polling, t, &wg, c, fmt.Sprintf("group-%03d", i), "shared", i%2 == 1))
+		list = append(list, consume(polling, t, &wg, c, fmt.Sprintf("group-%03d", i), "shared", i%2 == 1, &witness{said: map[string]int{}}))
 	}
 	all := func(n int64) func() error {
 		return func() error {
@@ -239,6 +283,28 @@ func fill(t *testing.T, ctx context.Context, c *processes.Cluster, topic string,
 		records = append(records, &kgo.Record{Partition: p, Value: []byte("v")})
 	}
 	must(t, cl.ProduceSync(ctx, records...).FirstErr())
+}
+
+// stable tells what is wrong with a group whose members are to have their
+// assignments.
+func stable(ctx context.Context, c *processes.Cluster, group string, next bool) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	state, adm := "", kadm.NewClient(cl)
+	if next {
+		described, asked := adm.DescribeConsumerGroups(ctx, group)
+		state, err = described[group].State, errors.Join(asked, described.Error())
+	} else {
+		described, asked := adm.DescribeGroups(ctx, group)
+		state, err = described[group].State, errors.Join(asked, described.Error())
+	}
+	if err == nil && state != "Stable" {
+		err = fmt.Errorf("group %s is %s", group, state)
+	}
+	return err
 }
 
 // coordinator is the number of the broker that coordinates a group.
