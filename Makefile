@@ -8,10 +8,10 @@ DATA    ?= ./data
 PKG     ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check conform differential loads race sim fuzz demo bench cover fmt vet clean
+.PHONY: help build run test check conform differential kafka-tools loads race sim fuzz demo bench cover fmt vet clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/thermocline
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/thermocline ./cmd/thermocline
@@ -34,6 +34,10 @@ conform: ## real Kafka clients in other languages: make conform [CLIENTS=java4,k
 
 loads: ## a thousand members in one group, a thousand groups on one cluster: minutes, with figures
 	$(GO) test -timeout 40m -count=1 -v -tags loads ./localstack/loads
+
+kafka-tools: ## the command-line tools of Apache Kafka against three brokers (needs Java 17 and Maven)
+	$(GO) test -timeout 30m -count=1 -v -tags kafkatools ./localstack/kafkatools
+
 differential: ## the same random requests to Apache Kafka and to us, answers compared (needs Java 17 and Maven): make differential [SEED=n] [STEPS=n]
 	DIFFERENTIAL_SEED="$(SEED)" DIFFERENTIAL_STEPS="$(STEPS)" \
 	  $(GO) test -timeout 30m -count=1 -v -tags differential -run TestDifferential ./localstack/differential
@@ -61,7 +65,7 @@ fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
 vet: ## vet the code
-	$(GO) vet -tags "kcat outside conform differential loads" ./...
+	$(GO) vet -tags "kcat outside conform differential kafkatools loads" ./...
 
 clean: ## remove what builds and local runs leave
 	rm -rf bin bench-results

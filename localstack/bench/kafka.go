@@ -26,6 +26,7 @@ const kafkaClusterID = "dGhlcm1vY2xpbmUtYmVuYw"
 const kafkaPOM = `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version><dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>` + KafkaVersion + `</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>` + KafkaVersion + `</version></dependency>
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>`
 
@@ -35,15 +36,17 @@ type Kafka struct {
 	ports []int
 }
 
-// KafkaJars fetches Apache Kafka from Maven Central into dir, once.
+// KafkaJars fetches Apache Kafka, its brokers and its tools, from Maven Central
+// into dir, once, and returns the folder of jars.
 func KafkaJars(ctx context.Context, dir string) (string, error) {
 	libs := filepath.Join(dir, "kafka-"+KafkaVersion)
-	if _, err := os.Stat(filepath.Join(libs, "complete")); err == nil {
+	stamp := filepath.Join(libs, "complete")
+	if have, err := os.ReadFile(stamp); err == nil && string(have) == kafkaPOM {
 		return libs, nil
 	}
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return "", fmt.Errorf("the Kafka column needs %s: install Java 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)", tool)
+			return "", fmt.Errorf("Apache Kafka needs %s: install Java 17 and Maven (Debian: apt-get install openjdk-17-jdk-headless maven)", tool)
 		}
 	}
 	if err := os.MkdirAll(libs, 0o755); err != nil {
@@ -57,7 +60,7 @@ func KafkaJars(ctx context.Context, dir string) (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("fetching Apache Kafka %s with Maven: %w\n%s", KafkaVersion, err, out)
 	}
-	return libs, os.WriteFile(filepath.Join(libs, "complete"), nil, 0o644)
+	return libs, os.WriteFile(stamp, []byte(kafkaPOM), 0o644)
 }
 
 // StartKafka formats and starts three brokers below dir. fsync makes each
