@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"thermocline/ingest"
 	"thermocline/ingest/partition"
@@ -136,7 +138,36 @@ func (c *cluster) CreateTopic(ctx context.Context, t ingest.NewTopic) (*metadata
 	if err != nil {
 		return nil, err
 	}
-	return row, c.view.Wait(ctx, row.Revision)
+	if err := c.view.Wait(ctx, row.Revision); err != nil {
+		return row, err
+	}
+	c.waitLeaders(ctx, row.Shards, leadersWait)
+	return row, nil
+}
+
+// leadersWait bounds how long a new topic's answer waits for leaders.
+const leadersWait = 3 * time.Second
+
+// waitLeaders waits until each of the shards has been led once, at most that long. A
+// new cluster's first topic may be made before its shards' first elections are
+// over; a client that asks who leads and hears "nobody" asks again when its cached
+// metadata are old enough, which in most clients is seconds later. The topic
+// exists either way. Of the caller's time three quarters stay, for other topics.
+func (c *cluster) waitLeaders(ctx context.Context, shards []metadata.ShardID, most time.Duration) {
+	if end, ok := ctx.Deadline(); ok {
+		most = min(most, time.Until(end)/4)
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	// The hint counts, not what the replica here knows: what is in this broker's
+	// view is on its way to every other one's.
+	_ = c.view.WaitFor(ctx, func() bool {
+		now := c.view.Cluster()
+		return !slices.ContainsFunc(now.Shards, func(s *metadata.Shard) bool {
+			_, led := now.Leader(s.ID)
+			return !led && slices.Contains(shards, s.ID)
+		})
+	})
 }
 
 func (c *cluster) DeleteTopic(ctx context.Context, id metadata.TopicID) error {

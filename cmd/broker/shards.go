@@ -148,7 +148,7 @@ func (b *Broker) follow(ctx context.Context) {
 	defer changes.Close()
 	for {
 		changes.Take()
-		for _, row := range b.view.Cluster().Replicas(b.replica) {
+		for _, row := range homesFirst(b.view.Cluster().Replicas(b.replica), b.id) {
 			if _, ok := b.shards.get(row.ID); ok {
 				continue
 			}
@@ -168,6 +168,28 @@ func (b *Broker) follow(ctx context.Context) {
 	}
 }
 
+// homesFirst puts the shards that are at home on a broker before the others:
+// those replicas are to lead, and the others wait for them.
+func homesFirst(rows []*metadata.Shard, id metadata.BrokerID) []*metadata.Shard {
+	away := func(row *metadata.Shard) int {
+		if row.Home == id {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(rows, func(x, y *metadata.Shard) int { return away(x) - away(y) })
+	return rows
+}
+
+// homeOf is the replica that is to lead a shard, 0 if its home has none.
+func homeOf(row *metadata.Shard) shard.ReplicaID {
+	r, ok := row.On(row.Home)
+	if !ok {
+		return 0
+	}
+	return shard.ReplicaID(r.ID)
+}
+
 func (b *Broker) startShard(row *metadata.Shard) error {
 	options := partition.Options{Shard: uint32(row.ID)}
 	set := partition.NewSet(options)
@@ -180,7 +202,7 @@ func (b *Broker) startShard(row *metadata.Shard) error {
 	}
 	runner, err := shard.NewRunner(shard.Config{
 		Core: shard.Options{
-			Shard: wal.ShardID(row.ID), ID: shard.ReplicaID(b.replica),
+			Shard: wal.ShardID(row.ID), ID: shard.ReplicaID(b.replica), Home: homeOf(row),
 			CacheBytes:   int(b.cfg.TailCacheBytes) / max(1, b.expectedShards()),
 			StateMachine: set, CheckPayload: partition.CheckPayload,
 			Buffers: b.buffers, Recovered: b.recovered[wal.ShardID(row.ID)], Logger: log,
