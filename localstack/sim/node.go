@@ -172,6 +172,9 @@ func (n *node) startReplica(s int, rec *wal.RecoveredShard) {
 	if p.hold > 0 {
 		o.Hold = r.hold
 	}
+	if n.w.o.Seed%2 == 0 { // in half of the runs shards have homes, with a head start
+		o.Home = shard.ReplicaID(s%nodes + 1)
+	}
 	core, err := shard.NewCore(o)
 	if err != nil {
 		n.w.violate("log-recovers", "node %d shard %d: start: %v", n.index, s, err)
