@@ -271,7 +271,7 @@ func (c *Coordinator) left(now int64, g *groupState) {
 func (c *Coordinator) tidy(g *groupState) {
 	if cg := g.classic; cg != nil && !cg.stored && cg.state == stateEmpty && len(cg.members) == 0 && len(cg.pending) == 0 {
 		g.classic = nil
-		c.forget(g)
+		c.linger(g)
 	}
 }
 

@@ -22,6 +22,7 @@ type Coordinator struct {
 	groups  map[string]*groupState
 	pending int                              // members of all groups that were told their id and have not joined
 	byTopic map[[16]byte]map[*groupState]int // committed offsets of each topic
+	bare    map[*groupState]bool             // groups of which nothing was left when last looked at
 	timers  timers
 
 	made, written uint64
@@ -57,7 +58,7 @@ const (
 
 // New returns an empty Coordinator: Load and Loaded come next.
 func New(o Options, t Topics) *Coordinator {
-	return &Coordinator{o: o, topics: t, groups: make(map[string]*groupState), byTopic: make(map[[16]byte]map[*groupState]int)}
+	return &Coordinator{o: o, topics: t, groups: make(map[string]*groupState), byTopic: make(map[[16]byte]map[*groupState]int), bare: make(map[*groupState]bool)}
 }
 
 // Load takes one record of the slot's map, in any order. An error means that
@@ -302,12 +303,36 @@ func (c *Coordinator) create(name string) *groupState {
 	return g
 }
 
+// bareMax bounds the groups of which nothing is left and that are kept for a
+// while, so that calls which leave nothing behind cannot fill the memory.
+const bareMax = 10_000
+
+// linger leaves a group of which nothing is left to its next look for expired
+// offsets: as in Kafka it is there until then, empty, unless somebody deletes
+// it. No record says so; a coordinator that takes over does not know it.
+func (c *Coordinator) linger(g *groupState) {
+	switch {
+	case !g.isBare():
+		delete(c.bare, g)
+	case len(c.bare) < bareMax:
+		c.bare[g] = true
+	default:
+		c.forget(g)
+	}
+}
+
 // forget drops a group of which nothing is left.
 func (c *Coordinator) forget(g *groupState) {
-	if g.classic == nil && g.consumer == nil && len(g.offsets) == 0 {
+	delete(c.bare, g)
+	if g.isBare() {
 		c.timers.cancel(timerKey{kind: timerRetention, group: g.name})
 		delete(c.groups, g.name)
 	}
+}
+
+// isBare: the group has neither members nor offsets, nor a record of its own.
+func (g *groupState) isBare() bool {
+	return g.classic == nil && g.consumer == nil && len(g.offsets) == 0
 }
 
 // dropConsumer ends a KIP-848 group that has no members; its offsets stay.

@@ -42,7 +42,6 @@
 //   - A generation is stored before it is told, not with its assignment only.
 //   - A join or sync that is sent again while the first waits answers the first
 //     with REBALANCE_IN_PROGRESS; Kafka never answers it.
-//   - A first join that is refused leaves no empty group behind.
 //   - A join with an id that was given out and an instance id is a member that
 //     is not known; Kafka's coordinator fails.
 //   - An id that was given out and leaves does not rebalance a stable group.

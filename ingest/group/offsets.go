@@ -52,6 +52,7 @@ func (c *Coordinator) offsetCommit(now int64, call *Call, r *kmsg.OffsetCommitRe
 
 // commit takes the offsets that may be committed.
 func (c *Coordinator) commit(now int64, call *Call, r *kmsg.OffsetCommitRequest, check commitCheck) {
+	known := c.group(r.Group) != nil
 	g := c.ensure(now, r.Group)
 	o := committed{at: now, expires: -1}
 	if r.Version >= 2 && r.Version <= 4 && r.RetentionTimeMillis >= 0 {
@@ -85,7 +86,9 @@ func (c *Coordinator) commit(now int64, call *Call, r *kmsg.OffsetCommitRequest,
 	}
 	c.write(records...)
 	c.reply(call, resp)
-	c.forget(g)
+	if !known {
+		c.forget(g) // nothing was taken
+	}
 }
 
 // topicID is a topic's id, if the request or the cluster tells it: with it the
@@ -341,7 +344,7 @@ func (c *Coordinator) offsetDelete(call *Call, r *kmsg.OffsetDeleteRequest) {
 		c.write(records...)
 	}
 	c.reply(call, resp)
-	c.forget(g)
+	c.linger(g)
 }
 
 // isSubscribed tells whether members of the group use a topic.

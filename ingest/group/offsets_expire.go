@@ -22,6 +22,7 @@ func (c *Coordinator) scheduleRetention(now int64, g *groupState) {
 // no offsets left goes as well.
 func (c *Coordinator) retain(now int64, g *groupState) {
 	c.timer(retentionKey(g), now+max(c.o.RetentionCheck, 1), func(now int64) { c.retain(now, g) })
+	delete(c.bare, g)
 	var records []Record
 	for _, topic := range slices.Sorted(maps.Keys(g.offsets)) {
 		if g.isSubscribed(topic) {
@@ -103,5 +104,5 @@ func (c *Coordinator) dropTopic(g *groupState, id [16]byte) {
 	for chunk := range slices.Chunk(records, writeRecordsMax) {
 		c.write(chunk...)
 	}
-	c.forget(g)
+	c.linger(g)
 }

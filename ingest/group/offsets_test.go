@@ -155,8 +155,8 @@ func TestOffsetsOfDeletedTopicsGo(t *testing.T) {
 	if a, b := r.fetch("g", "a"), r.fetch("g", "b"); a != -1 || b != 2 {
 		t.Fatalf("a: %d, b: %d", a, b)
 	}
-	if r.c.group("simple") != nil || len(r.c.byTopic) != 1 {
-		t.Fatalf("a group without anything is kept; topics %v", r.c.byTopic)
+	if len(r.c.byTopic) != 1 {
+		t.Fatalf("topics %v", r.c.byTopic)
 	}
 	// A topic that was deleted while the slot moved.
 	r.topics = r.topics.without("b")
