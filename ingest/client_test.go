@@ -18,7 +18,7 @@ import (
 
 func newClient(t *testing.T, s *testServer, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.addr), kgo.MetadataMinAge(10 * time.Millisecond), kgo.RetryTimeout(10 * time.Second)}, opts...)...)
+	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.addr), kgo.MetadataMinAge(10 * time.Millisecond), kgo.RetryTimeout(40 * time.Second)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func newClient(t *testing.T, s *testServer, opts ...kgo.Opt) *kgo.Client {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -324,7 +324,7 @@ func TestByteBudget(t *testing.T) {
 		t.Fatal("answered without budget")
 	}
 	s.requestBytes.give(s.requestBytes.total)
-	w.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	w.nc.SetReadDeadline(time.Now().Add(time.Minute))
 	if c := firstError(w.receive(req, 1)); c != 0 {
 		t.Errorf("error %d", c)
 	}

@@ -622,7 +622,7 @@ func startServer(t testing.TB, cluster *fakeCluster, change func(*Config)) *test
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -637,7 +637,7 @@ func startServer(t testing.TB, cluster *fakeCluster, change func(*Config)) *test
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
@@ -651,7 +651,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 // closedByPeer waits for the peer to close a connection.
 func closedByPeer(t testing.TB, c net.Conn) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 	if n, err := io.Copy(io.Discard, c); err != nil && !isReset(err) {
 		t.Fatalf("expected the connection to be closed, found %d bytes and %v", n, err)
 	}

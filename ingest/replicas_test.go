@@ -142,7 +142,7 @@ func (rs *realReplicas) start(r *realReplica, id shard.ReplicaID, voters []shard
 }
 
 func (rs *realReplicas) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, r := range rs.all {
 		if err := r.Runner.Close(ctx); err != nil {

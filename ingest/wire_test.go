@@ -21,14 +21,14 @@ type wire struct {
 func dial(t testing.TB, addr string) *wire {
 	t.Helper()
 	var d net.Dialer
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
+	nc.SetDeadline(time.Now().Add(time.Minute))
 	return &wire{t: t, nc: nc}
 }
 

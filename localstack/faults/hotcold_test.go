@@ -123,7 +123,7 @@ func produceBatch(ctx context.Context, cl *kgo.Client, e *expectation, p int32, 
 	if want := e.end(p); base != want {
 		return fmt.Errorf("produce: expected base offset %d, found %d", want, base)
 	}
-	got, _, err := faults.Fetch(ctx, cl, hotTopic, p, base, 1, 5*time.Second)
+	got, _, err := faults.Fetch(ctx, cl, hotTopic, p, base, 1, 30*time.Second)
 	if err != nil {
 		return fmt.Errorf("fetch at %d from the tail: %w", base, err)
 	}
@@ -145,12 +145,12 @@ func compare(ctx context.Context, cl *kgo.Client, e *expectation) error {
 	for p := range codecs {
 		log := e.log(int32(p))
 		for next := 0; next < len(log); {
-			got, _, err := faults.Fetch(ctx, cl, hotTopic, int32(p), log[next].base, 700_000, 5*time.Second)
+			got, _, err := faults.Fetch(ctx, cl, hotTopic, int32(p), log[next].base, 700_000, 30*time.Second)
 			if err != nil {
 				return fmt.Errorf("%v: fetch at %d: %w", codecs[p], log[next].base, err)
 			}
 			if len(got) == 0 {
-				return fmt.Errorf("%v: fetch at %d: nothing within 5 s", codecs[p], log[next].base)
+				return fmt.Errorf("%v: fetch at %d: nothing within 30 s", codecs[p], log[next].base)
 			}
 			for len(got) > 0 && next < len(log) {
 				b, rest, err := batch.Next(got)

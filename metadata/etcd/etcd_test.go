@@ -21,7 +21,7 @@ import (
 )
 
 // bound is far above what a test takes.
-const bound = 20 * time.Second
+const bound = time.Minute
 
 func server(t *testing.T, dir, addr string) *local.Server {
 	t.Helper()
@@ -126,7 +126,7 @@ func (k *link) Cut(cut bool) {
 
 func open(t *testing.T, endpoint, prefix string) *etcd.Store {
 	t.Helper()
-	s, err := etcd.Open(etcd.Config{Endpoints: []string{endpoint}, Prefix: prefix, CallTimeout: 500 * time.Millisecond})
+	s, err := etcd.Open(etcd.Config{Endpoints: []string{endpoint}, Prefix: prefix, CallTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -437,7 +437,7 @@ func testLeaseLapses(t *testing.T, ctx context.Context, h Harness) {
 func testOutage(t *testing.T, ctx context.Context, h Harness) {
 	s := h.Store
 	put(ctx, t, s, "k", "before")
-	lease, err := s.Lease(ctx, 5*time.Second)
+	lease, err := s.Lease(ctx, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

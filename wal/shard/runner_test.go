@@ -177,7 +177,7 @@ func (c *runnerCluster) ready() *Runner {
 	select {
 	case r := <-found:
 		return r
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		c.t.Fatal("no leader within 20 s")
 		return nil
 	}

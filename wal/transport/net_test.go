@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait in these tests; none gets near it when all is well.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // recorder is a handler that keeps what comes, and can be made to block.
 type recorder struct {

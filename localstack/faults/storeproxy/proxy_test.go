@@ -39,7 +39,7 @@ func behind(t *testing.T) (*storeproxy.Proxy, *atomic.Int64, *http.Client) {
 			t.Error(err)
 		}
 	})
-	return p, &got, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	return p, &got, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 }
 
 // ask sends one request and reads the whole answer.
