@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
-
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -33,6 +33,9 @@ type Options struct {
 	OwnEtcd bool
 	// Settings are broker settings for all brokers, by name.
 	Settings map[string]string
+	// Of are settings of single brokers, by name, from the first broker on: what
+	// they have beyond Settings or instead.
+	Of []map[string]string
 	// StoreURL replaces the local S3 process by a store elsewhere.
 	StoreURL string
 	// Env is added to every process's environment.
@@ -193,8 +196,9 @@ func (c *Cluster) settings(i int) map[string]string {
 		s["etcd.listen.client"] = "http://" + local(c.etcd[2*i])
 		s["etcd.listen.peer"] = "http://" + local(c.etcd[2*i+1])
 	}
-	for k, v := range c.options.Settings {
-		s[k] = v
+	maps.Copy(s, c.options.Settings)
+	if i < len(c.options.Of) {
+		maps.Copy(s, c.options.Of[i])
 	}
 	return s
 }
