@@ -56,7 +56,8 @@ func (c *Coordinator) describeMember(cg *consumerGroup, m *consumerMember) kmsg.
 	if m.classic != nil {
 		out.MemberType = 0
 	}
-	for _, h := range m.assigned {
+	// What it has includes what it is to give up, as in Kafka since 4.3.
+	for _, h := range union(m.assigned, m.revoking) {
 		c.describePartition(&out.Assignment, h.partition)
 	}
 	for _, p := range cg.target[m.id] {

@@ -73,6 +73,21 @@ func TestDescribeConsumerGroup(t *testing.T) {
 	}
 }
 
+// What a member is to give up it has until it says otherwise (since Kafka 4.3).
+func TestDescribedAssignmentHasWhatIsToBeGivenUp(t *testing.T) {
+	s := newScript(t)
+	s.beat("m1", 0, "2 a:0,1,2,3,4,5", joins("a"))
+	s.beat("m2", 0, "3 none", joins("a"))
+	s.beat("m1", 2, "2 a:0,1,2")
+	if got := describedPartitions(s.describe("g").Members[0].Assignment); got != "a[0 1 2 3 4 5]" {
+		t.Errorf("before it has given up: %s", got)
+	}
+	s.beat("m1", 2, "3 -", s.owns("a:0,1,2"))
+	if got := describedPartitions(s.describe("g").Members[0].Assignment); got != "a[0 1 2]" {
+		t.Errorf("after: %s", got)
+	}
+}
+
 // commits demands the results of committing partitions 0 to n-1 of topic a.
 func (s *script) commits(version int16, member string, epoch int32, want ...string) {
 	s.t.Helper()

@@ -31,7 +31,8 @@ func (c *Coordinator) expectJoin(now int64, group string, m *consumerMember) {
 	}
 }
 
-// consumerJoin handles a JoinGroup to a group that has a consumerGroup.
+// consumerJoin handles a JoinGroup to a group that has a consumerGroup. As in
+// Kafka, its refusals do not repeat the member's id.
 func (c *Coordinator) consumerJoin(now int64, g *groupState, call *Call, r *kmsg.JoinGroupRequest) {
 	cg := g.consumer
 	id := r.MemberID
@@ -39,7 +40,7 @@ func (c *Coordinator) consumerJoin(now int64, g *groupState, call *Call, r *kmsg
 		id = c.o.NewID()
 	}
 	if err := c.checkJoiner(cg, id, r); err != nil {
-		c.reply(call, joinError(r.MemberID, err))
+		c.reply(call, joinError("", err))
 		return
 	}
 	if r.Version >= 4 && r.MemberID == "" && r.InstanceID == nil {
@@ -48,7 +49,7 @@ func (c *Coordinator) consumerJoin(now int64, g *groupState, call *Call, r *kmsg
 	}
 	profile, owned, err := c.readJoin(r)
 	if err != nil {
-		c.reply(call, joinError(r.MemberID, err))
+		c.reply(call, joinError("", err))
 		return
 	}
 	if cg.members[id] == nil && r.InstanceID == nil && len(owned.all) > 0 && !c.bugs.TakeFenced {
@@ -60,7 +61,7 @@ func (c *Coordinator) consumerJoin(now int64, g *groupState, call *Call, r *kmsg
 	ch := &change{g: g, cg: cg}
 	m, wasConsumer, err := c.joiningMember(ch, id, r)
 	if err != nil {
-		c.reply(call, joinError(r.MemberID, err))
+		c.reply(call, joinError("", err))
 		return
 	}
 	before := m.profile

@@ -25,6 +25,18 @@ func (s *script) joinRequest(member string, names string, with ...func(*joinGrou
 	return r
 }
 
+// As in Kafka, what refuses a JoinGroup to a consumer group names no member.
+func TestRefusedJoinOfAConsumerGroupNamesNoMember(t *testing.T) {
+	s := newScript(t)
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
+	if id := s.joinsClassic("n", "a", "INCONSISTENT_GROUP_PROTOCOL", func(r *joinGroup) { r.ProtocolType = "connect" }); id != "" {
+		t.Errorf("member id %q", id)
+	}
+	if id := s.joinsClassic("n", "a", "UNKNOWN_MEMBER_ID", func(r *joinGroup) { r.InstanceID = &r.Group }); id != "" {
+		t.Errorf("of a static member: id %q", id)
+	}
+}
+
 // metadata is a subscription in some version: "a b" or, with what is owned,
 // "a | a:0,1".
 func metadata(version int16, text string) []byte {
