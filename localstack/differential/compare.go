@@ -3,6 +3,7 @@ package differential
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 
@@ -13,6 +14,9 @@ import (
 type Rule struct {
 	// Keys are the API keys concerned; none: all.
 	Keys []int16
+	// Group, if set, must match the whole name of the group that the request is
+	// for. Answers that tell of several groups name them in their paths.
+	Group *regexp.Regexp
 	// Path matches the whole path of a field.
 	Path *regexp.Regexp
 	// Kafka and Thermocline, if set, must match the whole values.
@@ -20,8 +24,9 @@ type Rule struct {
 	Why                string
 }
 
-func (r *Rule) covers(key int16, path, kafka, thermocline string) bool {
+func (r *Rule) covers(key int16, group, path, kafka, thermocline string) bool {
 	return (len(r.Keys) == 0 || slices.Contains(r.Keys, key)) && r.Path.MatchString(path) &&
+		(r.Group == nil || r.Group.MatchString(group)) &&
 		(r.Kafka == nil || r.Kafka.MatchString(kafka)) && (r.Thermocline == nil || r.Thermocline.MatchString(thermocline))
 }
 
@@ -32,15 +37,16 @@ type Difference struct {
 
 const absent = "(absent)"
 
-// Compare lists the differences between two answers that no rule covers. An
-// element that only one side has is one difference, whatever it holds.
-func Compare(key int16, kafka, thermocline map[string]string) []Difference {
+// Compare lists the differences between two answers to a request that no rule
+// covers. An element that only one side has is one difference, whatever it holds.
+func Compare(req kmsg.Request, kafka, thermocline map[string]string) []Difference {
+	key, group := req.Key(), groupOf(req)
 	var out []Difference
 	paths := maps.Clone(kafka)
 	maps.Copy(paths, thermocline)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		k, t := valueAt(kafka, path), valueAt(thermocline, path)
-		if k == t || covered(key, path, k, t) || within(kafka, thermocline, path) {
+		if k == t || covered(key, group, path, k, t) || within(kafka, thermocline, path) {
 			continue
 		}
 		out = append(out, Difference{path, k, t})
@@ -55,8 +61,16 @@ func valueAt(m map[string]string, path string) string {
 	return absent
 }
 
-func covered(key int16, path, kafka, thermocline string) bool {
-	return slices.ContainsFunc(rules, func(r Rule) bool { return r.covers(key, path, kafka, thermocline) })
+func covered(key int16, group, path, kafka, thermocline string) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool { return r.covers(key, group, path, kafka, thermocline) })
+}
+
+// groupOf is the group that a request is for, if it is for one.
+func groupOf(req kmsg.Request) string {
+	if f := reflect.ValueOf(req).Elem().FieldByName("Group"); f.IsValid() {
+		return f.String()
+	}
+	return ""
 }
 
 // within tells whether path lies in an element that only one side has.

@@ -3,17 +3,20 @@
 package differential
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,8 +26,10 @@ import (
 	"thermocline/localstack/processes"
 )
 
-// Set by the environment: DIFFERENTIAL_SEED, DIFFERENTIAL_STEPS; and, to use
-// brokers that run already, DIFFERENTIAL_KAFKA and DIFFERENTIAL_THERMOCLINE.
+// Set by the environment: DIFFERENTIAL_SEED, DIFFERENTIAL_STEPS; to use
+// brokers that run already, DIFFERENTIAL_KAFKA and DIFFERENTIAL_THERMOCLINE;
+// and, to see all requests that have a text in them, a topic's or a group's
+// name, with their answers, DIFFERENTIAL_TRACE.
 func number(t *testing.T, name string, otherwise uint64) uint64 {
 	v := os.Getenv("DIFFERENTIAL_" + name)
 	if v == "" {
@@ -56,7 +61,9 @@ func startKafka(t *testing.T) *Side {
 			t.Error(err)
 		}
 	})
-	return NewSide("Kafka", k.Addr)
+	s := NewSide("Kafka", k.Addr)
+	s.logs = k.Logs
+	return s
 }
 
 func startThermocline(t *testing.T) *Side {
@@ -69,7 +76,8 @@ func startThermocline(t *testing.T) *Side {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := processes.Start(ctx, processes.Options{Binary: binary, Dir: t.TempDir(), Brokers: 1, Settings: groupSettings})
+	dir := t.TempDir()
+	c, err := processes.Start(ctx, processes.Options{Binary: binary, Dir: dir, Brokers: 1, Settings: groupSettings})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,30 +86,50 @@ func startThermocline(t *testing.T) *Side {
 			t.Error(err)
 		}
 	})
-	return NewSide("Thermocline", c.Bootstrap()[0])
+	s := NewSide("Thermocline", c.Bootstrap()[0])
+	s.logs = dir
+	return s
 }
 
 // readPatience is how long a read may differ: a Kafka broker learns of changes
-// a moment after the controller has answered.
-const readPatience = 3 * time.Second
+// a moment after the controller has answered. It is asked again after readPause.
+const (
+	readPatience = 10 * time.Second
+	readPause    = 50 * time.Millisecond
+)
 
 func TestDifferential(t *testing.T) {
 	seed, steps := number(t, "SEED", uint64(time.Now().UnixNano()%1_000_000)), number(t, "STEPS", 2000)
 	t.Logf("DIFFERENTIAL_SEED=%d DIFFERENTIAL_STEPS=%d", seed, steps)
-	r := &run{t: t, kafka: startKafka(t), thermocline: startThermocline(t), found: map[string]string{}}
+	r := newRun(t, fmt.Sprintf("d%d-", seed))
 	defer r.kafka.Close()
 	defer r.thermocline.Close()
-	r.world.Prefix = fmt.Sprintf("d%d-", seed)
 	defer r.report()
+	// Who ends the run is to see what it has found.
+	ctx, cancel := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer cancel()
 	for _, s := range []*Side{r.kafka, r.thermocline} {
-		if err := s.Create(t.Context(), r.world.still(1), r.world.still(2)); err != nil {
-			t.Fatal(err)
+		if err := s.Create(ctx, r.world.stills()...); err != nil {
+			r.broken("making topics: %v", err)
 		}
 	}
 	r.level()
 	for n := range steps {
+		if ctx.Err() != nil {
+			t.Fatalf("ended from outside before step %d of %d", n, steps)
+		}
+		if n%200 == 0 {
+			t.Logf("step %d of %d, %d kinds of differences", n, steps, len(r.found))
+		}
 		r.step(seed, n)
 	}
+}
+
+func newRun(t *testing.T, prefix string) *run {
+	r := &run{t: t, kafka: startKafka(t), thermocline: startThermocline(t), trace: os.Getenv("DIFFERENTIAL_TRACE"), found: map[string]string{}}
+	r.world = World{Prefix: prefix, Groups: map[string]bool{}, Subscriptions: map[GroupMember][]string{}, Instances: map[Instance]string{}}
+	r.subscribed, r.instances, r.groups = map[GroupMember][]string{}, map[Instance]string{}, map[string]bool{}
+	return r
 }
 
 // report fails the test with one example of each kind of difference.
@@ -111,19 +139,41 @@ func (r *run) report() {
 	}
 }
 
+// broken ends the run, with the ends of both sides' logs: one does not work.
+func (r *run) broken(format string, args ...any) {
+	for _, s := range []*Side{r.kafka, r.thermocline} {
+		if s.logs == "" {
+			continue // it was started elsewhere
+		}
+		for _, end := range processes.LogEnds(s.logs) {
+			r.t.Logf("%s's log %s", s.Name, end)
+		}
+	}
+	r.t.Fatalf(format, args...)
+}
+
 var long = regexp.MustCompile("x{100,}")
 
 type run struct {
 	t                  *testing.T
 	kafka, thermocline *Side
 	world              World
+	trace              string
 	found              map[string]string // first example by signature
-	come, gone         []GroupMember     // in the step that is asked
+	// What the step that is asked changes of the world.
+	come, gone []GroupMember
+	subscribed map[GroupMember][]string // nil: nothing any more
+	instances  map[Instance]string
+	groups     map[string]bool // false: it is there no more
 }
+
+// levelPatience is how long the sides may take to have the same topics, and
+// Kafka to make its own of them first.
+const levelPatience = 3 * time.Minute
 
 // level waits until both sides have the same topics, and serve them.
 func (r *run) level() {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), levelPatience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -141,7 +191,7 @@ func (r *run) level() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			r.t.Fatalf("the sides have different topics: Kafka %v (%v), Thermocline %v (%v)", k, kerr, t, terr)
+			r.broken("the sides have different topics, or do not serve them: Kafka %v (%v), Thermocline %v (%v)", k, kerr, t, terr)
 		}
 	}
 }
@@ -167,28 +217,36 @@ func (r *run) serves(ctx context.Context, s *Side) bool {
 
 func (r *run) step(seed, n uint64) {
 	step := NewStep(seed, n, &r.world)
-	deadline := time.Now().Add(readPatience)
-	for {
-		req, found := r.ask(step, n)
-		if len(found) > 0 && step.Reads && time.Now().Before(deadline) {
-			continue
+	e := r.ask(step, n)
+	for deadline := time.Now().Add(readPatience); len(e.found) > 0 && step.Reads && time.Now().Before(deadline); {
+		<-time.After(readPause)
+		e = r.ask(step, n)
+	}
+	text, _ := json.Marshal(e.req)
+	if r.trace != "" && bytes.Contains(text, []byte(r.trace)) {
+		r.t.Logf("step %d %s v%d %s\n    Kafka       %v\n    Thermocline %v", n, kmsg.NameForKey(e.req.Key()), e.req.GetVersion(), text, e.kafka, e.thermocline)
+	}
+	for _, d := range e.found {
+		s := signature(e.req.Key(), d)
+		if _, known := r.found[s]; !known {
+			r.found[s] = fmt.Sprintf("step %d v%d %s: %s", n, e.req.GetVersion(), d.Path, long.ReplaceAll(text, []byte("x...x")))
+			r.t.Logf("found: %s\n    %s", s, r.found[s])
 		}
-		for _, d := range found {
-			s := signature(req.Key(), d)
-			if _, known := r.found[s]; !known {
-				text, _ := json.Marshal(req)
-				r.found[s] = fmt.Sprintf("step %d v%d %s: %s", n, req.GetVersion(), d.Path, long.ReplaceAll(text, []byte("x...x")))
-			}
-		}
-		break
 	}
 	if step.Changes {
 		r.level()
 	}
 }
 
+// exchange is one request, as Kafka gets it, and what came of it.
+type exchange struct {
+	req                kmsg.Request
+	kafka, thermocline map[string]string
+	found              []Difference
+}
+
 // ask asks both sides once, and compares.
-func (r *run) ask(step Step, n uint64) (kmsg.Request, []Difference) {
+func (r *run) ask(step Step, n uint64) exchange {
 	silent := false
 	defer r.settle()
 	one := func(s *Side) (kmsg.Request, map[string]string) {
@@ -207,15 +265,16 @@ func (r *run) ask(step Step, n uint64) (kmsg.Request, []Difference) {
 			return req, nil
 		}
 		if err != nil {
-			r.t.Fatal(err)
+			r.broken("step %d: %v", n, err)
 		}
 		r.note(s, n, req, resp)
 		return req, s.Flatten(resp)
 	}
-	req, k := one(r.kafka)
-	_, t := one(r.thermocline)
-	if silent {
-		return req, nil
+	var e exchange
+	e.req, e.kafka = one(r.kafka)
+	_, e.thermocline = one(r.thermocline)
+	if !silent {
+		e.found = Compare(e.req, e.kafka, e.thermocline)
 	}
-	return req, Compare(req.Key(), k, t)
+	return e
 }

@@ -1,6 +1,7 @@
 package differential
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"reflect"
@@ -16,7 +17,26 @@ import (
 func (s *Side) Flatten(resp kmsg.Response) map[string]string {
 	out := map[string]string{}
 	s.flatten(out, "", reflect.ValueOf(resp).Elem())
+	if d, ok := resp.(*kmsg.ConsumerGroupDescribeResponse); ok {
+		for i := range d.Groups {
+			s.targets(out, &d.Groups[i])
+		}
+	}
 	return out
+}
+
+// targets adds what the targets of all members of a group are together.
+func (s *Side) targets(out map[string]string, g *kmsg.ConsumerGroupDescribeResponseGroup) {
+	all := map[string][]int32{}
+	for _, m := range g.Members {
+		for _, t := range m.TargetAssignment.TopicPartitions {
+			all[t.Topic] = append(all[t.Topic], t.Partitions...)
+		}
+	}
+	for topic, partitions := range all {
+		slices.Sort(partitions)
+		out[fmt.Sprintf("Groups[%s].Targets[%s]", g.Group, topic)] = fmt.Sprint(partitions)
+	}
 }
 
 // keyFields name an element of a list, the first that is there.
@@ -65,8 +85,11 @@ func (s *Side) flattenSlice(out map[string]string, path string, v reflect.Value)
 	switch list := v.Interface().(type) {
 	case []byte:
 		out[path] = fmt.Sprintf("%x", list)
-		if strings.HasSuffix(path, "RecordBatches") {
+		switch {
+		case strings.HasSuffix(path, "RecordBatches"):
 			out[path] = batches(list)
+		case strings.HasSuffix(path, "MemberAssignment"):
+			s.flattenAssignment(out, path, list)
 		}
 		return
 	case []int32:
@@ -92,6 +115,16 @@ func (s *Side) flattenSlice(out map[string]string, path string, v reflect.Value)
 		at := path + "[" + key + "]"
 		out[at] = "is there"
 		s.flatten(out, at, v.Index(i))
+	}
+}
+
+// flattenAssignment adds what a client would read of an assignment, whose
+// topics are in no order, if it is one that a coordinator has made.
+func (s *Side) flattenAssignment(out map[string]string, path string, b []byte) {
+	var a kmsg.ConsumerMemberAssignment
+	if a.ReadFrom(b) == nil && bytes.Equal(a.AppendTo(nil), b) {
+		out[path] = "an assignment"
+		s.flatten(out, path, reflect.ValueOf(a))
 	}
 }
 

@@ -10,8 +10,15 @@ import (
 type World struct {
 	Prefix string // of all topic names of this run
 	Topics []Topic
+	// Groups are those that Kafka has.
+	Groups map[string]bool
 	// Members are those of groups, as Kafka has them.
 	Members []GroupMember
+	// Subscriptions are the topics of each member that Kafka may have, also of
+	// those that are away and may come back.
+	Subscriptions map[GroupMember][]string
+	// Instances has the name of the member that Kafka had last for an instance id.
+	Instances map[Instance]string
 }
 
 // Topic is a topic that both sides have.

@@ -10,12 +10,20 @@ import (
 // Members of a group are called by one name on both sides; what each side gave
 // them (ids, generations, epochs, partitions) is its own. A classic group has
 // one member at most, so that no join and no sync waits for another.
+//
+// No two members of a group subscribe to the same topic, so that there is one
+// right assignment, and epochs and states are the same as well; a topic may go
+// from one to the other. The group "shared" alone has members that share their
+// topics (rules.go says what of it is compared).
 
 // GroupMember is a member that both sides have.
 type GroupMember struct {
 	Group, Name string
 	Classic     bool
 }
+
+// Instance is a static member's id, of one group.
+type Instance struct{ Group, ID string }
 
 // seat is what one side gave a member.
 type seat struct {
@@ -31,8 +39,45 @@ const longTimeout = 1_800_000
 // the two brokers see a change of topics, and let epochs rise, at other moments.
 func (w *World) still(n int) string { return fmt.Sprintf("still-%s%d", w.Prefix, n) }
 
+// stills are all topics of that kind.
+func (w *World) stills() []string {
+	return []string{w.still(1), w.still(2), w.still(3), w.still(4)}
+}
+
+const sharedGroup = "shared"
+
 // groupNames tell which kind of member a group mostly has.
-var groupNames = []string{"classic-1", "classic-2", "static", "consumer-1", "consumer-2", "simple"}
+var groupNames = []string{"classic-1", "classic-2", "static", "consumer-1", "consumer-2", sharedGroup, "simple"}
+
+// topicsFor are topics that a member may subscribe to, by its id and instance.
+func (g *generator) topicsFor(group, id string, instance *string) []string {
+	name := g.side.called(id)
+	if name == "" && instance != nil { // it takes a member's place
+		name = g.world.Instances[Instance{group, *instance}]
+	}
+	shared := group == g.world.Prefix+sharedGroup
+	var out []string
+	for i, t := range g.world.stills() {
+		wanted := !g.one(3)
+		if wanted && (shared && i < 2 || !shared && !g.world.taken(group, name, t)) {
+			out = append(out, t)
+		}
+	}
+	if g.one(4) || len(out) == 0 {
+		out = append(out, g.world.Prefix+"missing")
+	}
+	return out
+}
+
+// taken tells whether another member of the group subscribes to a topic.
+func (w *World) taken(group, name, topic string) bool {
+	for m, topics := range w.Subscriptions {
+		if m.Group == group && m.Name != name && slices.Contains(topics, topic) {
+			return true
+		}
+	}
+	return false
+}
 
 func (g *generator) group() string {
 	if g.one(24) {
@@ -84,6 +129,16 @@ func (g *generator) instance(group string, from int16) *string {
 	return nil
 }
 
+// joins are the topics of a classic member: mostly those that it has, since a
+// group is to become stable now and then.
+func (g *generator) joins(req *kmsg.JoinGroupRequest) []string {
+	topics, anew := g.topicsFor(req.Group, req.MemberID, req.InstanceID), g.one(4)
+	if had, ok := g.world.Subscriptions[GroupMember{req.Group, g.side.called(req.MemberID), true}]; ok && !anew {
+		return had
+	}
+	return topics
+}
+
 // subscription is a ConsumerProtocolSubscription of version 1.
 func subscription(topics ...string) []byte {
 	m := kmsg.NewConsumerMemberMetadata()
@@ -105,22 +160,24 @@ func (g *generator) joinGroup() kmsg.Request {
 			req.MemberID = ""
 		}
 	}
-	for _, name := range pick(g, []string{"range"}, []string{"range", "roundrobin"}) {
-		req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: subscription(g.world.still(1), g.world.still(2))})
-	}
+	protocols := pick(g, []string{"range"}, []string{"range", "roundrobin"})
 	switch g.rng.IntN(24) {
 	case 0:
 		req.SessionTimeoutMillis = pick[int32](g, 10, -1, 0, 100_000_000)
 	case 1:
 		req.MemberID = "nobody"
 	case 2:
-		req.Protocols = nil
+		protocols = nil
 	case 3:
 		req.ProtocolType = ""
 	case 4:
 		req.ProtocolType, req.MemberID = "connect", "nobody"
 	case 5:
 		req.MemberID, req.InstanceID = "nobody", g.instance(req.Group, 5)
+	}
+	subscribes := subscription(g.joins(req)...)
+	for _, name := range protocols {
+		req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: subscribes})
 	}
 	return req
 }
@@ -206,7 +263,7 @@ func (g *generator) consumerMember(group string) (string, seat) {
 
 func (g *generator) consumerHeartbeat() kmsg.Request {
 	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
-	req.Group = g.world.Prefix + pick(g, "consumer-1", "consumer-2")
+	req.Group = g.world.Prefix + pick(g, "consumer-1", "consumer-2", sharedGroup)
 	if g.one(20) {
 		req.Group = g.group()
 	}
@@ -218,7 +275,7 @@ func (g *generator) consumerHeartbeat() kmsg.Request {
 	req.RebalanceTimeoutMillis = -1
 	if req.MemberEpoch == 0 || g.one(6) {
 		req.RebalanceTimeoutMillis = longTimeout
-		req.SubscribedTopicNames = pick(g, []string{g.world.still(1)}, []string{g.world.still(1), g.world.Prefix + "missing"}, []string{g.world.still(2), g.world.still(1)})
+		req.SubscribedTopicNames = g.topicsFor(req.Group, req.MemberID, nil)
 		req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 		if req.MemberEpoch != 0 {
 			req.Topics = slices.Clone(s.owned)
@@ -232,15 +289,24 @@ func (g *generator) consumerHeartbeat() kmsg.Request {
 	}
 	switch g.rng.IntN(24) {
 	case 0:
-		req.RebalanceTimeoutMillis = pick[int32](g, 0, -1, -2)
+		req.RebalanceTimeoutMillis = pick[int32](g, -1, longTimeout/2) // a short one may fence a member, some time
 	case 1:
 		req.SubscribedTopicNames = pick(g, nil, []string{})
+		if req.MemberEpoch == 0 && g.isClassic(req.Group) {
+			// Kafka then upgrades the group without a new epoch; ours always has one.
+			req.SubscribedTopicNames = []string{g.world.Prefix + "missing"}
+		}
 	case 2:
 		req.InstanceID = pick(g, ptr("i1"), ptr(""))
 	case 3:
 		req.RackID = pick(g, ptr("r"), ptr(""))
 	}
 	return req
+}
+
+// isClassic tells whether a group has members of the classic protocol.
+func (g *generator) isClassic(group string) bool {
+	return slices.ContainsFunc(g.world.Members, func(m GroupMember) bool { return m.Group == group && m.Classic })
 }
 
 // call gives an id that a side has drawn a name that both sides share.

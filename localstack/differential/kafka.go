@@ -18,6 +18,8 @@ import (
 // Kafka is one Apache Kafka broker, its own controller.
 type Kafka struct {
 	Addr string
+	// Logs is the folder that its log is in.
+	Logs string
 	cmd  *exec.Cmd
 	done chan struct{}
 }
@@ -26,12 +28,13 @@ type Kafka struct {
 const kafkaClusterID = "dGhlcm1vY2xpbmUtYmVuYw"
 
 // groupSettings are the same on both sides: no join waits for others, no target
-// for its time, and no member of a consumer group, whose time-out the broker
-// sets, times out.
+// for its time; no member of a consumer group, whose time-out the broker sets,
+// times out, and no look for expired offsets drops the groups without any.
 var groupSettings = map[string]string{
 	"group.initial.rebalance.delay.ms":      "0",
 	"group.consumer.assignment.interval.ms": "0",
 	"group.consumer.session.timeout.ms":     "1800000",
+	"offsets.retention.check.interval.ms":   "86400000",
 	"group.consumer.max.session.timeout.ms": "1800000",
 }
 
@@ -51,6 +54,9 @@ func StartKafka(ctx context.Context, cache, dir string) (*Kafka, error) {
 		fmt.Sprintf("listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", ports[0], ports[1]),
 		fmt.Sprintf("advertised.listeners=PLAINTEXT://127.0.0.1:%d", ports[0]),
 		"log.dirs=" + filepath.Join(dir, "logs"), "offsets.topic.replication.factor=1",
+		// Nothing is deleted by age, at the next look for it: here nothing is at all.
+		"log.initial.task.delay.ms=86400000", "log.retention.check.interval.ms=86400000",
+		"group.consumer.assignor.offload.enable=false", // a heartbeat's answer has the target that it made, as ours
 	}
 	for name, value := range groupSettings {
 		settings = append(settings, name+"="+value)
@@ -63,12 +69,12 @@ func StartKafka(ctx context.Context, cache, dir string) (*Kafka, error) {
 	if out, err := exec.CommandContext(ctx, "java", "-cp", classpath, "kafka.tools.StorageTool", "format", "-t", kafkaClusterID, "-c", props).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("formatting Kafka's storage: %w\n%s", err, out)
 	}
-	log, err := os.Create(filepath.Join(dir, "log"))
+	log, err := os.Create(filepath.Join(dir, "kafka.log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	k := &Kafka{Addr: fmt.Sprintf("127.0.0.1:%d", ports[0]), done: make(chan struct{})}
+	k := &Kafka{Addr: fmt.Sprintf("127.0.0.1:%d", ports[0]), Logs: dir, done: make(chan struct{})}
 	k.cmd = exec.Command("java", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath, "kafka.Kafka", props)
 	k.cmd.Stdout, k.cmd.Stderr = log, log
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

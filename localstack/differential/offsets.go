@@ -40,6 +40,9 @@ func (g *generator) offsetCommit() kmsg.Request {
 		p := kmsg.NewOffsetCommitRequestTopicPartition()
 		p.Partition, p.Offset, p.LeaderEpoch = g.partition(t), pick(g, int64(0), 1, 7, 1<<40, -1, -2), -1
 		p.Metadata = pick(g, nil, ptr(""), ptr("note"), ptr(strings.Repeat("x", 4096)), ptr(strings.Repeat("x", 4097)))
+		if !g.world.Groups[req.Group] { // Kafka makes the group of a commit that it refuses, and shows it some time
+			p.Metadata = nil
+		}
 		rt.Partitions = append(rt.Partitions, p)
 		req.Topics = append(req.Topics, rt)
 	}

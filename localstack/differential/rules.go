@@ -9,15 +9,25 @@ func topicConfig(name, field string) *regexp.Regexp {
 	return whole(`(Resources|Topics)\[[^\]]*\]\.Configs\[(` + name + `)\]` + field)
 }
 
+// sharing: how the members of a group share topics, and so who must give up
+// what before it comes to the next epoch, is the assignor's choice. Kafka's
+// goes by the order of its hash tables, of ids that it draws itself. What all
+// members' targets are together is compared (flatten.go).
+const sharing = "which member gets a partition that several subscribe is chance in Kafka, and so is who must give it up first"
+
 // rules are the differences that may be, each with its reason.
 var rules = []Rule{
 	{Path: whole(`Groups\[.*\]\.ErrorCode`), Keys: []int16{9}, Kafka: whole("-1"), Thermocline: whole("25"), Why: "Kafka fails inside on an epoch without a member id"},
-	{Path: whole(`Groups\[.*simple\]`), Keys: []int16{16}, Kafka: whole("is there"), Thermocline: whole(regexp.QuoteMeta(absent)), Why: "a group whose last offset is deleted goes at once; Kafka keeps it, empty, until its next round"},
+	{Path: whole(`MemberEpoch|Assignment.*`), Keys: []int16{68}, Group: whole(`.*-shared`), Why: sharing},
+	{Path: whole(`Groups\[[^\]]*-shared\]\.Members\[.*\]\.(MemberEpoch|Assignment\..*|TargetAssignment\..*)`), Keys: []int16{69}, Why: sharing},
+	{Path: whole(`Groups\[[^\]]*-shared\]\.(Group)?State`), Keys: []int16{16, 69}, Kafka: whole("Stable|Reconciling"), Thermocline: whole("Stable|Reconciling"), Why: sharing},
 	{Path: whole(`Coordinators\[.*\]\.(NodeID|Host|Port)|NodeID|Host|Port`), Keys: []int16{10}, Why: "where the brokers are"},
 	{Path: whole(`ConfigResources\[__.*\]`), Keys: []int16{74}, Why: "Kafka's internal topics: what they hold lives in shard state"},
 	{Path: whole(`.*\.ErrorCode`), Keys: []int16{0}, Kafka: whole(`[1-9][0-9]*`), Thermocline: whole("21"), Why: "acks that make no sense are found before anything else"},
+	{Path: whole(`.*\.ErrorCode`), Keys: []int16{0}, Kafka: whole("2"), Thermocline: whole("3|100"), Why: "of a topic that is not there and a batch that cannot be, we tell the first"},
 	{Path: whole(`.*\.ErrorCode`), Keys: []int16{33, 44}, Kafka: whole("40"), Thermocline: whole("3|17|42"), Why: "of a resource that is not there and a config that cannot be, we tell the first"},
 	{Path: whole(`.*\.ErrorCode`), Keys: []int16{44}, Kafka: whole("-1"), Thermocline: whole("42"), Why: "Kafka fails inside on an unknown operation on a group"},
+	{Path: whole(`(.*\.)?ErrorCode`), Keys: []int16{10}, Kafka: whole("15"), Thermocline: whole("0"), Why: "Kafka makes the topic of its coordinators when one is asked for first"},
 	{Path: whole(`.*\.ErrorCode`), Keys: []int16{65}, Kafka: whole("14|15|16"), Thermocline: whole("105"), Why: "Kafka's coordinator is elsewhere, or is being made"},
 	{Path: whole(`Topics\[.*\]`), Keys: []int16{3}, Kafka: whole(regexp.QuoteMeta(absent)), Thermocline: whole("is there"), Why: "Kafka answers for ids only when names stand beside them"},
 	{Path: whole(`.*\.ErrorCode`), Keys: []int16{1}, Kafka: whole("0"), Thermocline: whole("76"), Why: "zstd is refused to clients that do not know it; Kafka 4 sends it all the same"},

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"net"
 	"slices"
@@ -38,6 +39,7 @@ type Side struct {
 	names       map[[16]byte]string
 	seats       map[GroupMember]seat
 	memberNames map[string]string // of ids that this side has drawn
+	logs        string            // the folder of its processes' logs, if it was started here
 }
 
 // NewSide names a broker; it connects when it is asked.
@@ -59,7 +61,10 @@ func (s *Side) ID(topic string) [16]byte {
 		return id
 	}
 	var id [16]byte
-	copy(id[:], "no such id here "+topic)
+	h := fnv.New64a()
+	h.Write([]byte(topic)) // never fails
+	copy(id[:], "no topic")
+	binary.BigEndian.PutUint64(id[8:], h.Sum64())
 	return id
 }
 
