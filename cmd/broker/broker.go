@@ -31,6 +31,9 @@ const (
 	idleBufferBytes = 64 << 20
 	// closeTimeout bounds each part's clean stop.
 	closeTimeout = 10 * time.Second
+	// deregisterWithin bounds giving the registration back: an etcd that is there
+	// answers in milliseconds, one that is away must not hold up the stop.
+	deregisterWithin = 2 * time.Second
 )
 
 // Options are what a broker is made from.
@@ -385,7 +388,7 @@ func (b *Broker) Close() error {
 	defer cancel()
 	var errs []error
 	if b.registration != nil {
-		errs = append(errs, b.registration.Close(ctx))
+		errs = append(errs, b.deregister(ctx))
 	}
 	errs = append(errs, b.closeShards(ctx))
 	if b.server != nil {
@@ -408,6 +411,21 @@ func (b *Broker) Close() error {
 		b.view.Close()
 	}
 	return errors.Join(errs...)
+}
+
+// deregister gives the lease back, so that clients and brokers know at once. That
+// the metadata store is away is no reason not to stop in good order: nobody renews
+// the lease any more, and it runs out by itself.
+func (b *Broker) deregister(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, deregisterWithin)
+	defer cancel()
+	err := b.registration.Close(within)
+	if errors.Is(err, metadata.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		b.log.Warn("the metadata store does not answer: this broker stops all the same, and counts as alive until its lease runs out by itself",
+			"lease", metadata.DefaultLeaseTTL, "error", err)
+		return nil
+	}
+	return err
 }
 
 func (b *Broker) closeShards(ctx context.Context) error {

@@ -34,17 +34,8 @@ func startBrokers(t *testing.T, n int) []*Broker {
 	store, objects := metadatamemory.New(), memory.New(memory.Options{})
 	var brokers []*Broker
 	for i := range n {
-		c, err := config.Load("", func(string) (string, bool) { return "", false }, map[string]string{
-			"node.id": strconv.Itoa(i + 1), "listeners": "PLAINTEXT://127.0.0.1:0", "peer.listener": freePort(t),
-			"data.dir": t.TempDir(), "cluster.brokers": strconv.Itoa(n), "shard.replicas": strconv.Itoa(n), "shards.per.broker": "1",
-			"etcd.endpoints": "in-process", "store.url": "memory:unused", "wal.max.bytes": "64MiB", "wal.file.bytes": "4MiB",
-			"tiering.segment.ms": "100ms",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		b, err := Start(t.Context(), Options{
-			Config: c, Metadata: store, Uploads: object.NewCounted(objects), Cold: object.NewCounted(objects), Logger: slog.New(slog.DiscardHandler),
+			Config: brokerConfig(t, i+1, n), Metadata: store, Uploads: object.NewCounted(objects), Cold: object.NewCounted(objects), Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -66,6 +57,21 @@ func startBrokers(t *testing.T, n int) []*Broker {
 		until(t, b.Ready)
 	}
 	return brokers
+}
+
+// brokerConfig is that of a broker of startBrokers, on a directory of its own.
+func brokerConfig(t *testing.T, node, n int) config.Config {
+	t.Helper()
+	c, err := config.Load("", func(string) (string, bool) { return "", false }, map[string]string{
+		"node.id": strconv.Itoa(node), "listeners": "PLAINTEXT://127.0.0.1:0", "peer.listener": freePort(t),
+		"data.dir": t.TempDir(), "cluster.brokers": strconv.Itoa(n), "shard.replicas": strconv.Itoa(n), "shards.per.broker": "1",
+		"etcd.endpoints": "in-process", "store.url": "memory:unused", "wal.max.bytes": "64MiB", "wal.file.bytes": "4MiB",
+		"tiering.segment.ms": "100ms",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // freePort picks a port below those that the kernel gives to connections.

@@ -38,6 +38,9 @@ const (
 	// defaultHistory is how long old revisions are kept for watches to resume
 	// from; etcd itself would keep them for ever.
 	defaultHistory = 10 * time.Minute
+	// handOver bounds the hand-over of etcd's leadership when a member closes; it
+	// takes an election, or does not come about because the others are away too.
+	handOver = time.Second
 	// dialProbe bounds the look at each peer in Missing.
 	dialProbe = 300 * time.Millisecond
 )
@@ -309,14 +312,35 @@ func (s *Server) Close() error {
 		}
 		select {
 		case <-s.etcd.Server.ReadyNotify():
+			s.handOver()
 		default:
 			// The library's Close waits for listeners that begin only once the
 			// member is ready, which a lone member of three may never be.
-			s.etcd.Server.HardStop()
 		}
+		s.etcd.Server.HardStop()
 		s.etcd.Close()
 		close(s.closed)
 		err = errors.Join(err, s.lock.Close())
 	})
 	return err
+}
+
+// handOver gives etcd's leadership to another member, if this one has it. The
+// library's own Close would wait more than five seconds for one that is away.
+func (s *Server) handOver() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.etcd.Server.TryTransferLeadershipOnShutdown(); err != nil {
+			s.c.Logger.Debug("etcd: the leadership stays until the others elect", "member", s.c.Name, "error", err)
+		}
+	}()
+	bound := time.NewTimer(handOver)
+	defer bound.Stop()
+	select {
+	case <-done:
+	case <-bound.C:
+		s.etcd.Server.HardStop() // which ends the waiting
+		<-done
+	}
 }

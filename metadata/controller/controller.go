@@ -35,6 +35,8 @@ type Office interface {
 	Lease() metadata.LeaseID
 	// Broker is the broker's registration.
 	Broker() metadata.Broker
+	// Done is closed when the registration has ended, and the lease with it.
+	Done() <-chan struct{}
 }
 
 // Config says what a controller works with.
@@ -258,15 +260,21 @@ func (c *Controller) balance(ctx context.Context, cl *metadata.Cluster) error {
 }
 
 // resign gives the office up when the broker stops, so that the next one need
-// not wait for the lease. If it fails, the lease does it.
+// not wait for the lease. If it fails, the lease does it; and where the broker's
+// registration has ended before, the office has gone, or goes, with that.
 func (c *Controller) resign() {
 	if c.fence.Revision == 0 {
 		return
+	}
+	defer c.leave()
+	select {
+	case <-c.c.Registration.Done():
+		return
+	default:
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), resignBound)
 	defer cancel()
 	if err := metadata.Resign(ctx, c.c.Store, c.fence); err != nil {
 		c.c.Logger.Warn("controller: office left to its lease", "error", err)
 	}
-	c.leave()
 }
