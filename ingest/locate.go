@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"thermocline/ingest/partition"
 	"thermocline/ingest/topicconfig"
 	"thermocline/metadata"
+	"thermocline/wal/shard"
 )
 
 // target is a partition as a request finds it: its row, and this broker's
@@ -50,12 +52,17 @@ func (s *Server) locate(row *metadata.Topic, p int32) (target, error) {
 	return t, nil
 }
 
-// leads returns NOT_LEADER_OR_FOLLOWER unless the replica leads and may take requests.
+// leads returns NOT_LEADER_OR_FOLLOWER unless the replica leads and may take
+// requests. Of a replica that is out of service it says why: when no other broker
+// takes over, that is what the client's log has to show.
 func (t *target) leads() error {
-	if !t.replica.Leadership().Ready {
-		return kerr.NotLeaderForPartition
+	if t.replica.Leadership().Ready {
+		return nil
 	}
-	return nil
+	if err := t.replica.Intake(shard.ClassSystem); errors.Is(err, shard.ErrStopped) {
+		return err
+	}
+	return kerr.NotLeaderForPartition
 }
 
 // viewOf returns the partition's view. A partition that has its row but is not

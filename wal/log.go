@@ -78,7 +78,7 @@ func (l *Log) Err() error {
 // nobody knows what the disk holds, and a second try may report success for
 // pages that the kernel has dropped.
 func (l *Log) fail(what string, err error) error {
-	err = fmt.Errorf("%w: %s: %w", ErrFailed, what, err)
+	err = fmt.Errorf("%w: %s: %w%s", ErrFailed, what, err, remedy(err))
 	if l.o.Bugs.RetryAfterError {
 		return err
 	}

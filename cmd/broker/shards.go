@@ -37,9 +37,18 @@ func (o *owned) State() *partition.Set { return o.set }
 func (o *owned) Propose(p *shard.Proposal) bool { return o.runner.Propose(p) }
 func (o *owned) Leadership() shard.Leadership   { return o.runner.Leadership() }
 func (o *owned) ReadIndex(done func(error))     { o.runner.ReadIndex(done) }
-func (o *owned) Intake(class shard.Class) error { return o.runner.Intake(class) }
 func (o *owned) Payload(index, term uint64) (shard.PayloadView, error) {
 	return o.runner.Payload(index, term)
+}
+
+// Intake is why a proposal is refused; of a replica that is out of service it
+// tells what has happened, and so what to do.
+func (o *owned) Intake(class shard.Class) error {
+	err := o.runner.Intake(class)
+	if why := o.runner.Failed(); why != nil && !errors.Is(why, shard.ErrStopped) {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	return err
 }
 
 // watchLeadership returns a channel that has an element after each change.

@@ -90,7 +90,7 @@ func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err erro
 	}
 	defer closing(&err, func() error {
 		if err := b.Close(); err != nil {
-			return fmt.Errorf("this broker did not stop in good order (are etcd and most of the other brokers away?); nothing acknowledged is lost, its next start recovers from the log: %w", err)
+			return fmt.Errorf("this broker did not stop in good order; nothing acknowledged is lost, its next start recovers from the log: %w", err)
 		}
 		return nil
 	})
