@@ -55,8 +55,6 @@ func (c *Coordinator) checkHeartbeat(r *kmsg.ConsumerGroupHeartbeatRequest) *ref
 		return invalid("MemberEpoch is invalid.")
 	case r.MemberEpoch == epochLeaveStatic && r.InstanceID == nil:
 		return invalid("InstanceId can't be null.")
-	case r.ServerAssignor != nil && !slices.Contains(c.o.ConsumerAssignors, *r.ServerAssignor):
-		return refuse(kerr.UnsupportedAssignor, "ServerAssignor %s is not supported. Supported assignors: %s.", *r.ServerAssignor, strings.Join(c.o.ConsumerAssignors, ", "))
 	case len(r.Group) > groupNameMax:
 		return refuse(kerr.InvalidGroupID, "a group's name has at most %d bytes, this one has %d", groupNameMax, len(r.Group))
 	case len(r.MemberID) > memberIDMax || r.InstanceID != nil && len(*r.InstanceID) > instanceMax || r.RackID != nil && len(*r.RackID) > instanceMax:
@@ -71,6 +69,9 @@ func (c *Coordinator) checkHeartbeat(r *kmsg.ConsumerGroupHeartbeatRequest) *ref
 		case r.SubscribedTopicNames == nil && r.SubscribedTopicRegex == nil:
 			return invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 		}
+	}
+	if r.ServerAssignor != nil && !slices.Contains(c.o.ConsumerAssignors, *r.ServerAssignor) {
+		return refuse(kerr.UnsupportedAssignor, "ServerAssignor %s is not supported. Supported assignors: %s.", *r.ServerAssignor, strings.Join(c.o.ConsumerAssignors, ", "))
 	}
 	if size := namesSize(r.SubscribedTopicNames); size > profileMax {
 		return invalid("the names of %d subscribed topics have %d bytes, at most %d are kept; subscribe by a regular expression", len(r.SubscribedTopicNames), size, profileMax)

@@ -201,6 +201,8 @@ func TestInvalidHeartbeats(t *testing.T) {
 	}
 	sticky := "sticky"
 	s.beat("m", 0, "UNSUPPORTED_ASSIGNOR", joins("a"), func(r *heartbeat) { r.ServerAssignor = &sticky })
+	// Kafka looks at it last.
+	s.beat("m", 0, "INVALID_REQUEST", func(r *heartbeat) { r.ServerAssignor = &sticky })
 	s.beat("m", 0, "INVALID_REGULAR_EXPRESSION", joins("a"), regex("a("))
 	s.beat("m", 0, "INVALID_REGULAR_EXPRESSION", joins("a"), regex(strings.Repeat("a", regexMax+1)))
 	if s.c.group("g") != nil || len(s.stored) > 0 {
