@@ -113,8 +113,8 @@ func metaSize(descLen, payloadLen int) int64 {
 // block in order to write part of it.
 var zeroes [blockSize]byte
 
-// finish writes the header and returns the pieces, padded to a whole block.
-func (g *group) finish(flags uint8, synced Position) [][]byte {
+// finish writes the header and pads the pieces to a whole block.
+func (g *group) finish(flags uint8, synced Position) {
 	h := groupHeader{
 		flags: flags, use: g.use, pos: g.start + Position(g.off),
 		length: uint32(g.size), records: uint32(len(g.records)), synced: synced,
@@ -125,7 +125,29 @@ func (g *group) finish(flags uint8, synced Position) [][]byte {
 	if pad := roundUp(end) - end; pad > 0 {
 		g.pieces = append(g.pieces, zeroes[:pad])
 	}
-	return g.pieces
+}
+
+// A file that grows with each group costs each sync a write of the file's
+// metadata, and a wait for it, beside the data's. So a small group that makes
+// its file grow makes it grow by more, in zeroes, as files that were written
+// ahead have them; a large one has little to gain by it.
+const (
+	growStep  = 512 << 10
+	growBelow = growStep / 2
+)
+
+// grow adds zeroes behind a group of total bytes, up to the file's next step, if
+// the group is small and lets the file grow. It returns how many.
+func (g *group) grow(f *logFile, total int64) int64 {
+	end := g.off + total
+	if end <= f.size || total > growBelow {
+		return 0
+	}
+	to := min((end+growStep-1)/growStep*growStep, f.length)
+	for at := end; at < to; at += blockSize {
+		g.pieces = append(g.pieces, zeroes[:min(to-at, blockSize)])
+	}
+	return to - end
 }
 
 // release lets go of the callers' payloads.

@@ -376,12 +376,14 @@ func (l *Log) encodePointer(s *shardState, a *Append) {
 // they are durable: a reader never finds an entry that may not be there.
 func (l *Log) write(flags uint8) error {
 	defer l.g.release()
-	pieces := l.g.finish(flags, l.end)
+	l.g.finish(flags, l.end)
 	f := l.active
 	total := roundUp(l.g.off+l.g.size) - l.g.off
 	if l.g.off+total > f.length {
 		return l.fail("group", fmt.Errorf("expected to end within %d bytes of %s, found %d", f.length, f.name, l.g.off+total))
 	}
+	total += l.g.grow(f, total)
+	pieces := l.g.pieces
 	if n, err := f.file.WriteAtv(pieces, l.g.off); err != nil {
 		return l.fail(fmt.Sprintf("write of %s at %d: expected %d bytes, found %d", f.name, l.g.off, total, n), err)
 	} else if int64(n) != total {

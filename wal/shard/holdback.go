@@ -8,26 +8,37 @@ import (
 	"thermocline/wal/transport"
 )
 
+// busyFrom is how many rounds of proposals in a tick make a shard a busy one,
+// whose next entries are expected within a tick.
+const busyFrom = 2
+
 // send passes the core's messages on, but for those that tell a follower of a
-// new commit index and nothing else while more entries are on their way: the
-// next entries' message, or the commit of those, tells it as well. Each costs a
-// frame, and an answer, for each follower; under load there would be as many of
-// them as of messages with entries. Nobody's ack waits for them; a follower's
-// own readers wait until the next message, at most a tick.
+// new commit index and nothing else while more entries are on their way, or to
+// be expected: the next entries' message tells it as well. Each costs a frame,
+// and an answer, for each follower: as many as the messages with entries do.
+// Nobody's ack waits for them; a follower's own readers wait until the next
+// message, at most a tick.
 func (r *Runner) send(ms []*transport.Message) {
 	for _, m := range ms {
 		if m.Raft.GetType() == raftpb.MsgApp {
 			r.held = slices.DeleteFunc(r.held, func(h *transport.Message) bool { return h.To == m.To })
 		}
-		if tellsCommit(m) && r.core.uncommitted > 0 {
+		if tellsCommit(m) && r.expectsEntries() {
 			r.held = append(r.held, m)
 			continue
 		}
 		r.c.Send(m)
 	}
-	if r.core.uncommitted == 0 {
+	if !r.expectsEntries() {
 		r.sendHeld()
 	}
+}
+
+func (r *Runner) expectsEntries() bool { return r.busy || r.core.uncommitted > 0 }
+
+// countRounds ends a tick's count of proposals.
+func (r *Runner) countRounds() {
+	r.busy, r.rounds = r.rounds >= busyFrom, 0
 }
 
 func tellsCommit(m *transport.Message) bool {

@@ -9,8 +9,9 @@ import (
 )
 
 // TestCommitOnlyMessagesWait: a message that only tells of a commit waits while
-// entries are on their way, gives way to a better one to the same peer, and
-// leaves with the last commit or at the next tick. Everything else leaves at once.
+// entries are on their way or to be expected, gives way to a better one to the
+// same peer, and leaves with the last commit or at the next tick. Everything else
+// leaves at once.
 func TestCommitOnlyMessagesWait(t *testing.T) {
 	var sent []*transport.Message
 	r := &Runner{core: &Core{}, c: Config{Send: func(m *transport.Message) { sent = append(sent, m) }}}
@@ -50,4 +51,12 @@ func TestCommitOnlyMessagesWait(t *testing.T) {
 	expect("all is committed", commitTo2)
 	r.send([]*transport.Message{commitTo3})
 	expect("nothing on its way", commitTo3)
+
+	r.rounds = busyFrom
+	r.countRounds()
+	r.send([]*transport.Message{commitTo2, commitTo3, entriesTo2})
+	expect("entries are to be expected", entriesTo2)
+	r.countRounds()
+	r.send(nil)
+	expect("a tick without proposals", commitTo3)
 }

@@ -115,7 +115,9 @@ type Runner struct {
 	walBytes int
 	allow    int // bytes that throttled intake may take in this tick
 	// held are messages that can wait for a better one to the same peer.
-	held []*transport.Message
+	held   []*transport.Message
+	rounds int  // of proposals in this tick
+	busy   bool // the last tick's were many
 }
 
 // runnerQueues is what waits for the goroutine.
@@ -262,6 +264,7 @@ func (r *Runner) ticked() {
 	share := intakeShare(r.c.Budget, worst)
 	// What the last proposal took beyond its share is paid back first.
 	r.allow = min(r.allow+share, share)
+	r.countRounds()
 	r.sendHeld()
 	r.core.Tick()
 	r.drain()
@@ -364,6 +367,7 @@ func (r *Runner) propose() bool {
 	if len(batch) == 0 {
 		return false
 	}
+	r.rounds++
 	r.core.Propose(batch, r.c.Now().UnixMilli())
 	r.drain()
 	return true
