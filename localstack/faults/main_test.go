@@ -3,12 +3,13 @@ package faults_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"thermocline/localstack/faults"
+	"thermocline/localstack/faults/clustertest"
 	"thermocline/localstack/faults/history"
 	"thermocline/localstack/processes"
 )
@@ -25,39 +26,12 @@ const patience = 3 * time.Minute
 // cluster starts three brokers with a store on disk, without a server between.
 func cluster(t *testing.T, settings map[string]string, change ...func(*processes.Options)) (*processes.Cluster, context.Context) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	dir := t.TempDir()
-	o := processes.Options{Binary: binary, Dir: dir, Settings: map[string]string{"store.url": "file://" + filepath.Join(dir, "bucket")}}
-	for k, v := range settings {
-		o.Settings[k] = v
-	}
+	o := processes.Options{Binary: binary, Settings: map[string]string{}}
+	maps.Copy(o.Settings, settings)
 	for _, f := range change {
 		f(&o)
 	}
-	c, err := processes.Start(ctx, o)
-	if err != nil {
-		showLogs(t, dir)
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			showLogs(t, dir)
-		}
-	})
-	must(t, faults.ReadyAll(ctx, c))
-	return c, ctx
-}
-
-// showLogs prints the end of each process's log.
-func showLogs(t *testing.T, dir string) {
-	t.Helper()
-	for _, end := range processes.LogEnds(dir) {
-		t.Log(end)
-	}
+	return clustertest.Start(t, patience, o)
 }
 
 func must(t *testing.T, err error) {

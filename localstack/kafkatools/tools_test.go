@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"thermocline/localstack/bench"
-	"thermocline/localstack/faults"
+	"thermocline/localstack/faults/clustertest"
 	"thermocline/localstack/processes"
 )
 
@@ -30,17 +30,12 @@ const each = 2 * time.Minute
 
 // TestKafkaTools runs all steps, and writes the table.
 func TestKafkaTools(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
-	defer cancel()
 	cache, err := os.UserCacheDir()
 	must(t, err)
-	libs, err := bench.KafkaJars(ctx, filepath.Join(cache, "thermocline"))
+	libs, err := bench.KafkaJars(t.Context(), filepath.Join(cache, "thermocline"))
 	must(t, err)
 	dir := t.TempDir()
-	c, err := processes.Start(ctx, processes.Options{Binary: binary, Dir: dir, Settings: map[string]string{"store.url": "file://" + filepath.Join(dir, "bucket")}})
-	must(t, err)
-	defer func() { must(t, c.Close()) }()
-	must(t, faults.ReadyAll(ctx, c))
+	c, ctx := clustertest.Start(t, 25*time.Minute, processes.Options{Binary: binary})
 	fill := strings.NewReplacer("{b}", strings.Join(c.Bootstrap(), ","), "{dir}", dir)
 	var table strings.Builder
 	failed := 0

@@ -5,11 +5,10 @@ package outside_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"thermocline/localstack/faults"
+	"thermocline/localstack/faults/clustertest"
 	"thermocline/localstack/processes"
 )
 
@@ -26,33 +25,7 @@ const patience = 3 * time.Minute
 // what is done to a broker's syncs is not done to etcd's.
 func cluster(t *testing.T) (*processes.Cluster, context.Context) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	dir := t.TempDir()
-	c, err := processes.Start(ctx, processes.Options{Binary: binary, Dir: dir, OwnEtcd: true, Settings: map[string]string{
-		"store.url": "file://" + filepath.Join(dir, "bucket"), "wal.max.bytes": "256MiB", "wal.file.bytes": "8MiB"}})
-	if err != nil {
-		showLogs(t, dir)
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			showLogs(t, dir)
-		}
-	})
-	must(t, faults.ReadyAll(ctx, c))
-	return c, ctx
-}
-
-// showLogs prints the end of each process's log.
-func showLogs(t *testing.T, dir string) {
-	t.Helper()
-	for _, end := range processes.LogEnds(dir) {
-		t.Log(end)
-	}
+	return clustertest.Start(t, patience, processes.Options{Binary: binary, OwnEtcd: true, Settings: map[string]string{"wal.max.bytes": "256MiB", "wal.file.bytes": "8MiB"}})
 }
 
 func must(t *testing.T, err error) {
