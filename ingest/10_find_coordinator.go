@@ -59,8 +59,8 @@ func (s *Server) findCoordinator(key string, kind int8, version int16) kmsg.Find
 		return fail(kerr.CoordinatorNotAvailable, "coordinators are not placed yet")
 	}
 	id := slots[metadata.CoordinatorSlot(key, len(slots))]
-	leader, _, ok := s.cluster.Leader(id)
-	if !ok {
+	leader, term, ok := s.cluster.Leader(id)
+	if !ok || s.unsure(id, leader, term) {
 		return fail(kerr.CoordinatorNotAvailable, "the coordinator's shard has no leader at the moment")
 	}
 	for _, b := range s.cluster.Brokers() {
@@ -70,4 +70,19 @@ func (s *Server) findCoordinator(key string, kind int8, version int16) kmsg.Find
 		}
 	}
 	return fail(kerr.CoordinatorNotAvailable, "the coordinator's broker is not registered at the moment")
+}
+
+// unsure tells that the leader of a term is not to be named: the replica here
+// knows of none in that term or a later one, so that what is known of it is from
+// before an election, or before all brokers were away; or it is this broker, and
+// it does not serve yet. Clients that are sent to a broker that coordinates
+// nothing give up sooner (librdkafka's commits after two tries) than those that
+// are told to wait.
+func (s *Server) unsure(id metadata.ShardID, leader metadata.BrokerID, term uint64) bool {
+	replica, here := s.replicas.Replica(id)
+	if !here {
+		return false
+	}
+	l := replica.Leadership()
+	return l.Leader == 0 && l.Term >= term || leader == s.cluster.Self() && !l.Ready
 }

@@ -246,8 +246,15 @@ func (g *classicGroup) isSubscribed(topic string) bool {
 	return g.protocolType == consumerProtocolType
 }
 
-// check is Kafka's validateMember: it finds the member that a request names.
+// check is Kafka's validateMember: it finds the member that a request names. To
+// a static one that has no id (any more) Kafka says FENCED_INSTANCE_ID, as to
+// one whose place another has taken. librdkafka forgets its id when its session
+// ends by its own clock, while the coordinator is away, and may send a heartbeat
+// or a commit before it has joined again: fenced, it ends for good.
 func (g *classicGroup) check(id string, instance *string) (*member, *kerr.Error) {
+	if id == "" {
+		return nil, kerr.UnknownMemberID
+	}
 	if instance != nil {
 		switch current, ok := g.static[*instance]; {
 		case !ok:

@@ -195,8 +195,9 @@ func (c *Coordinator) joiningMember(ch *change, id string, r *kmsg.JoinGroupRequ
 }
 
 // classicMember finds the member that a request of the classic protocol names.
+// One without an id is unknown, as in classicGroup.check.
 func (g *consumerGroup) classicMember(id string, instance *string, generation int32) (*consumerMember, *kerr.Error) {
-	if instance != nil {
+	if instance != nil && id != "" {
 		switch current, ok := g.static[*instance]; {
 		case !ok:
 			return nil, kerr.UnknownMemberID

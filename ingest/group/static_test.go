@@ -57,6 +57,21 @@ func TestAStaticMemberComesBackWithoutARebalance(t *testing.T) {
 	r.join(static(joinReq("g", ids[1]), "i2"), kerr.UnknownMemberID)
 }
 
+// TestAStaticMemberWithoutItsIDJoinsAgain: what librdkafka sends after its
+// session ended by its own clock is no reason to end it for good.
+func TestAStaticMemberWithoutItsIDJoinsAgain(t *testing.T) {
+	r := newRig(t)
+	ids, gen := r.formStatic("g", "i0", "i1")
+	hb := get[*kmsg.HeartbeatResponse](r, r.send(instanceHeartbeat("g", "", "i1", gen))).ErrorCode
+	r.code("heartbeat", hb, kerr.UnknownMemberID)
+	commit := commitReq("g", "", gen, "a", 0, 1)
+	commit.InstanceID = ptr("i1")
+	r.code("commit", get[*kmsg.OffsetCommitResponse](r, r.send(commit)).Topics[0].Partitions[0].ErrorCode, kerr.UnknownMemberID)
+	if resp := r.join(static(joinReq("g", ""), "i1"), nil); resp.Generation != gen || resp.MemberID == ids[1] {
+		t.Fatalf("joined again: %+v", resp)
+	}
+}
+
 func TestAStaticLeaderThatComesBackMustNotAssign(t *testing.T) {
 	r := newRig(t)
 	ids, gen := r.formStatic("g", "i0", "i1")
