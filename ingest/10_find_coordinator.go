@@ -1,6 +1,10 @@
 package ingest
 
 import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -10,8 +14,8 @@ import (
 // FindCoordinator v0-6.
 //
 // A key hashes to a coordinator slot; its coordinator is whoever leads the
-// slot's shard. v4 takes many keys (KIP-699). Groups, transactional ids and
-// share groups have coordinators by the same rule.
+// slot's shard. v4 takes many keys (KIP-699). Groups, transactional ids and, from
+// v6 on, the share partitions of KIP-932 have coordinators by the same rule.
 func findCoordinatorAPI() api {
 	h, n := serve(kmsg.NewPtrFindCoordinatorRequest, (*Server).handleFindCoordinator)
 	return api{key: 10, name: "FindCoordinator", max: 6, handle: h, newRequest: n}
@@ -44,6 +48,21 @@ func (s *Server) handleFindCoordinator(r *request, req *kmsg.FindCoordinatorRequ
 	r.finish(resp)
 }
 
+// isShareKey tells whether a key names a share partition: a group, a topic's
+// id in base64 for URLs, and a partition, with colons between; the group may
+// have some of its own.
+func isShareKey(key string) bool {
+	parts := strings.Split(key, ":")
+	if len(parts) < 3 {
+		return false
+	}
+	last := len(parts) - 1
+	id, idErr := base64.RawURLEncoding.DecodeString(parts[last-1])
+	_, partitionErr := strconv.ParseInt(parts[last], 10, 32)
+	group := strings.Join(parts[:last-1], ":")
+	return strings.TrimSpace(group) != "" && idErr == nil && len(id) == 16 && partitionErr == nil
+}
+
 func (s *Server) findCoordinator(key string, kind int8, version int16) kmsg.FindCoordinatorResponseCoordinator {
 	c := kmsg.NewFindCoordinatorResponseCoordinator()
 	c.Key, c.NodeID, c.Port = key, -1, -1
@@ -53,6 +72,9 @@ func (s *Server) findCoordinator(key string, kind int8, version int16) kmsg.Find
 	}
 	if kind < coordinatorGroup || kind > coordinatorShare || kind == coordinatorShare && version < 6 {
 		return fail(kerr.InvalidRequest, "no such coordinator type")
+	}
+	if kind == coordinatorShare && !isShareKey(key) {
+		return fail(kerr.InvalidRequest, "a share coordinator's key is group:topic id:partition")
 	}
 	slots := s.cluster.CoordinatorSlots()
 	if len(slots) == 0 {

@@ -605,6 +605,14 @@ func TestFindCoordinator(t *testing.T) {
 	if c := ask[*kmsg.FindCoordinatorResponse](w, req).ErrorCode; c != 0 {
 		t.Errorf("of transactions: error %d", c)
 	}
+	req.Version, req.CoordinatorType = 6, coordinatorShare
+	req.CoordinatorKeys = []string{"g:AAAAAAAAAAAAAAAAAAAAAQ:0", "g:h:AAAAAAAAAAAAAAAAAAAAAQ:7", "g", "g:AAAA:0", " :AAAAAAAAAAAAAAAAAAAAAQ:0", "g:AAAAAAAAAAAAAAAAAAAAAQ:x", ""}
+	for i, c := range ask[*kmsg.FindCoordinatorResponse](w, req).Coordinators {
+		if want := i >= 2; (c.ErrorCode == kerr.InvalidRequest.Code) != want || !want && c.ErrorCode != 0 {
+			t.Errorf("share coordinator of %q: error %d", c.Key, c.ErrorCode)
+		}
+	}
+	req.Version, req.CoordinatorType = 3, coordinatorTxn
 	s.cluster.mu.Lock()
 	clear(s.cluster.leaders)
 	s.cluster.mu.Unlock()
