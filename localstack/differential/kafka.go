@@ -54,8 +54,8 @@ func StartKafka(ctx context.Context, cache, dir string) (*Kafka, error) {
 		fmt.Sprintf("listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", ports[0], ports[1]),
 		fmt.Sprintf("advertised.listeners=PLAINTEXT://127.0.0.1:%d", ports[0]),
 		"log.dirs=" + filepath.Join(dir, "logs"), "offsets.topic.replication.factor=1",
-		// Nothing is deleted by age, at the next look for it: here nothing is at all.
-		"log.initial.task.delay.ms=86400000", "log.retention.check.interval.ms=86400000",
+		// Nothing is deleted by age, nor compacted, while it runs: here nothing is at all.
+		"log.initial.task.delay.ms=86400000", "log.retention.check.interval.ms=86400000", "log.cleaner.backoff.ms=86400000",
 		"group.consumer.assignor.offload.enable=false", // a heartbeat's answer has the target that it made, as ours
 	}
 	for name, value := range groupSettings {

@@ -22,6 +22,7 @@ var rules = []Rule{
 	{Path: whole(`MemberEpoch|Assignment.*`), Keys: []int16{68}, Group: whole(`.*-shared`), Why: sharing},
 	{Path: whole(`Groups\[[^\]]*-shared\]\.Members\[.*\]\.(MemberEpoch|Assignment\..*|TargetAssignment\..*)`), Keys: []int16{69}, Why: sharing},
 	{Path: whole(`Groups\[[^\]]*-shared\]\.(Group)?State`), Keys: []int16{16, 69}, Kafka: whole("Stable|Reconciling"), Thermocline: whole("Stable|Reconciling"), Why: sharing},
+	{Path: whole(`ErrorCode`), Keys: []int16{68}, Kafka: whole("-1"), Thermocline: whole("69"), Why: "Kafka fails inside when a group cannot be upgraded, for an assignment that cannot be read"},
 	{Path: whole(`Coordinators\[.*\]\.(NodeID|Host|Port)|NodeID|Host|Port`), Keys: []int16{10}, Why: "where the brokers are"},
 	{Path: whole(`ConfigResources\[__.*\]`), Keys: []int16{74}, Why: "Kafka's internal topics: what they hold lives in shard state"},
 	{Path: whole(`.*\.ErrorCode`), Keys: []int16{0}, Kafka: whole(`[1-9][0-9]*`), Thermocline: whole("21"), Why: "acks that make no sense are found before anything else"},
