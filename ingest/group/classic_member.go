@@ -11,6 +11,10 @@ import (
 //
 //	v3: instance id   v5: protocol type and name are checked (KIP-559)
 func (c *Coordinator) sync(now int64, call *Call, r *kmsg.SyncGroupRequest) {
+	if r.Version >= 5 && (r.ProtocolType == nil || r.Protocol == nil) {
+		c.fail(call, kerr.InconsistentGroupProtocol)
+		return
+	}
 	if err := checkName(r.Group); err != nil {
 		c.fail(call, err)
 		return
@@ -18,10 +22,6 @@ func (c *Coordinator) sync(now int64, call *Call, r *kmsg.SyncGroupRequest) {
 	g := c.group(r.Group)
 	if g != nil && g.consumer != nil {
 		c.consumerSync(now, g, call, r)
-		return
-	}
-	if r.Version >= 5 && (r.ProtocolType == nil || r.Protocol == nil) {
-		c.fail(call, kerr.InconsistentGroupProtocol)
 		return
 	}
 	if g == nil || g.classic == nil || g.classic.state == stateEmpty {

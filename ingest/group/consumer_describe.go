@@ -19,6 +19,10 @@ func (c *Coordinator) consumerDescribe(now int64, call *Call, r *kmsg.ConsumerGr
 func (c *Coordinator) describeConsumer(name string) kmsg.ConsumerGroupDescribeResponseGroup {
 	out := kmsg.NewConsumerGroupDescribeResponseGroup()
 	out.Group = name
+	if err := checkName(name); err != nil {
+		out.ErrorCode = err.Code
+		return out
+	}
 	g := c.group(name)
 	if g == nil || g.consumer == nil {
 		text := "Group " + name + " not found."

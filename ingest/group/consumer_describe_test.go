@@ -51,6 +51,9 @@ func TestDescribeConsumerGroup(t *testing.T) {
 	if m.InstanceID != nil || m.RackID != nil || value(m.SubscribedTopicRegex) != "x-.*" || describedPartitions(m.TargetAssignment) != "a[4 5] x-1[0 1]" {
 		t.Errorf("%+v", m)
 	}
+	if d := s.describe(""); d.ErrorCode != kerr.InvalidGroupID.Code {
+		t.Errorf("no name: %d", d.ErrorCode)
+	}
 	if d := s.describe("none"); d.ErrorCode != kerr.GroupIDNotFound.Code {
 		t.Errorf("no group: %d", d.ErrorCode)
 	}

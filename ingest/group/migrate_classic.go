@@ -217,10 +217,6 @@ func (g *consumerGroup) classicMember(id string, instance *string, generation in
 
 // consumerSync handles a SyncGroup to a group that has a consumerGroup.
 func (c *Coordinator) consumerSync(now int64, g *groupState, call *Call, r *kmsg.SyncGroupRequest) {
-	if r.Version >= 5 && (r.ProtocolType == nil || r.Protocol == nil) {
-		c.fail(call, kerr.InconsistentGroupProtocol)
-		return
-	}
 	m, err := g.consumer.classicMember(r.MemberID, r.InstanceID, r.Generation)
 	switch {
 	case err != nil:
@@ -261,12 +257,25 @@ func (c *Coordinator) consumerClassicHeartbeat(now int64, g *groupState, call *C
 	c.reply(call, resp)
 }
 
-// outdated tells whether joining again would take a member to another epoch. If
-// there is no target for the group's yet, it would not, and members would do
-// nothing but join until there is one.
+// outdated tells whether joining again takes a member to another epoch: there is
+// a target of a later one. Where there is none yet, who beats in the new protocol
+// makes it, as in Kafka; while nobody does, a member of the classic protocol must,
+// by joining, or there would never be one. If it cannot be made yet, members
+// would do nothing but join.
 func (c *Coordinator) outdated(now int64, g *groupState, m *consumerMember) bool {
 	cg := g.consumer
-	return m.epoch < cg.targetEpoch || m.epoch < cg.epoch && !c.mustWait(now, g, cg)
+	return m.epoch < cg.targetEpoch || m.epoch < cg.epoch && !cg.someoneBeats() && !c.mustWait(now, g, cg)
+}
+
+// someoneBeats tells whether the group has a member that uses the new protocol
+// and is not away.
+func (g *consumerGroup) someoneBeats() bool {
+	for _, m := range g.members {
+		if m.classic == nil && m.epoch != epochLeaveStatic {
+			return true
+		}
+	}
+	return false
 }
 
 // waits tells whether somebody else still has what a member is to get.

@@ -445,7 +445,36 @@ func TestClassicMembersWaitForTheTarget(t *testing.T) {
 	s.beatsClassic(id, 3, "ok")
 	s.syncs(id, 3, "")
 	s.catchUp()
+	s.beatsClassic(id, 3, "ok") // as in Kafka, m's next heartbeat makes the target
+	s.syncs(id, 3, "b:0,1,2")
+	s.beat("m", 3, "5 a:0,1,2,3,4,5 x-1:0,1")
 	s.beatsClassic(id, 3, "REBALANCE_IN_PROGRESS")
+	s.syncs(id, 3, "REBALANCE_IN_PROGRESS")
 	s.joinsClassic(id, "b", "5")
 	s.syncs(id, 5, "b:0,1,2")
+}
+
+// TestClassicMembersMakeTheTarget: while no member of the new protocol beats,
+// members of the classic one are told to join for a target that is due.
+func TestClassicMembersMakeTheTarget(t *testing.T) {
+	s := newScript(t)
+	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"), instance("i"))
+	one := s.joinsClassic("", "b", "3", func(r *joinGroup) { r.Version = 3 })
+	two := s.joinsClassic("", "x-1", "4", func(r *joinGroup) { r.Version = 3 })
+	s.beat("m", -2, "-2", instance("i"))
+	r := kmsg.NewPtrLeaveGroupRequest()
+	r.Version, r.Group, r.MemberID = 2, "g", two
+	s.do(r)
+	s.state("Assigning 5 4")
+	s.beatsClassic(one, 3, "REBALANCE_IN_PROGRESS")
+	s.joinsClassic(one, "b", "5")
+	s.state("Reconciling 5 5")
+	s.syncs(one, 5, "b:0,1,2")
+}
+
+// TestSyncWithoutProtocolIsRefusedFirst: before the group's name is looked at.
+func TestSyncWithoutProtocolIsRefusedFirst(t *testing.T) {
+	s := newScript(t)
+	s.syncs("m", 1, "INCONSISTENT_GROUP_PROTOCOL", func(r *kmsg.SyncGroupRequest) { r.Version, r.Group = 5, "" })
+	s.syncs("m", 1, "INVALID_GROUP_ID", func(r *kmsg.SyncGroupRequest) { r.Group = "" })
 }
