@@ -36,7 +36,7 @@ func (s *Server) handleDescribeGroups(r *request, req *kmsg.DescribeGroupsReques
 			return
 		}
 		*to = from.(*kmsg.DescribeGroupsResponse).Groups[0]
-		if req.IncludeAuthorizedOperations {
+		if req.IncludeAuthorizedOperations && to.ErrorCode == 0 {
 			to.AuthorizedOperations = groupOperations
 		}
 	})

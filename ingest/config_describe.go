@@ -3,8 +3,10 @@ package ingest
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -212,6 +214,10 @@ func (d *configDescriber) entry(def *topicconfig.Def, chain []configSynonym) con
 	if len(chain) > 0 {
 		e.Value, e.Source = chain[0].Value, chain[0].Source
 	}
+	if def.Type == topicconfig.Double && e.Value != nil {
+		shown := shownDouble(*e.Value)
+		e.Value = &shown
+	}
 	e.IsDefault = e.Source == kmsg.ConfigSourceDefaultConfig
 	if d.synonyms {
 		e.ConfigSynonyms = chain
@@ -220,6 +226,28 @@ func (d *configDescriber) entry(def *topicconfig.Def, chain []configSynonym) con
 		e.Documentation = documentation(def)
 	}
 	return e
+}
+
+// shownDouble is a fraction as Kafka shows it, whatever it was set as: 0.0 for 0.
+func shownDouble(v string) string {
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil {
+		return v
+	}
+	const small, large = 1e-3, 1e7 // beyond these Java writes an exponent
+	if a := math.Abs(f); a != 0 && (a < small || a >= large) {
+		digits, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'E', -1, 64), "E")
+		n, _ := strconv.Atoi(exponent) // just written
+		return withFraction(digits) + "E" + strconv.Itoa(n)
+	}
+	return withFraction(strconv.FormatFloat(f, 'f', -1, 64))
+}
+
+func withFraction(digits string) string {
+	if strings.Contains(digits, ".") {
+		return digits
+	}
+	return digits + ".0"
 }
 
 func synonym(name, value string, source kmsg.ConfigSource) configSynonym {

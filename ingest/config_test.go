@@ -288,3 +288,14 @@ func TestChangesFindTopicsNotHeardOf(t *testing.T) {
 		t.Errorf("DeleteTopics of a topic that is gone: error %d, expected %d", got, want)
 	}
 }
+
+func TestFractionsAreShownAsKafkaShowsThem(t *testing.T) {
+	for v, want := range map[string]string{
+		"0": "0.0", "0.5": "0.5", ".5": "0.5", "1": "1.0", "1e0": "1.0", "-1": "-1.0", "0.001": "0.001",
+		"0.0001": "1.0E-4", "0.00012": "1.2E-4", "12345678": "1.2345678E7", "10000000": "1.0E7", "x": "x",
+	} {
+		if got := shownDouble(v); got != want {
+			t.Errorf("%s is shown as %s, expected %s", v, got, want)
+		}
+	}
+}

@@ -54,10 +54,6 @@ func (r *request) groupCall(req kmsg.Request, reply func(kmsg.Response)) group.C
 // callOneGroup is callGroup for requests that are answered by the
 // coordinator's own response. fail makes the answer that carries an error.
 func (s *Server) callOneGroup(r *request, groupID string, req kmsg.Request, fail func(k *kerr.Error) kmsg.Response) {
-	if groupID == "" {
-		r.finishGroup(fail(kerr.InvalidGroupID))
-		return
-	}
 	stop := r.abortWithConnection()
 	s.callGroup(r, groupID, req, func(resp kmsg.Response, k *kerr.Error) {
 		stop()

@@ -317,6 +317,9 @@ func TestGroupLife(t *testing.T) {
 			t.Errorf("describe v%d: operations %b", v, resp.Groups[0].AuthorizedOperations)
 		}
 		dead := resp.Groups[1]
+		if v == 6 && dead.AuthorizedOperations == groupOperations {
+			t.Error("operations on a group that is not there")
+		}
 		if v < 6 && (dead.ErrorCode != 0 || dead.State != "Dead") || v == 6 && dead.ErrorCode != kerr.GroupIDNotFound.Code {
 			t.Errorf("describe v%d of an unknown group: %+v", v, dead)
 		}
