@@ -237,9 +237,10 @@ func TestThousandGroups(t *testing.T) {
 	defer wg.Wait()
 	defer stop()
 	var list []*consumer
+	said := &witness{said: map[string]int{}}
 	begun := time.Now()
 	for i := range thousand {
-		list = append(list, consume(polling, t, &wg, c, fmt.Sprintf("group-%03d", i), "shared", i%2 == 1, &witness{said: map[string]int{}}))
+		list = append(list, consume(polling, t, &wg, c, fmt.Sprintf("group-%03d", i), "shared", i%2 == 1, said))
 	}
 	all := func(n int64) func() error {
 		return func() error {
@@ -264,10 +265,12 @@ func TestThousandGroups(t *testing.T) {
 	}
 	t.Logf("listing %d groups: %v", len(listed), time.Since(begun).Round(time.Millisecond))
 	begun = time.Now()
+	said.take()
 	must(t, c.Brokers[0].Kill())
 	fill(t, ctx, c, "shared", 3)
+	t.Logf("broker killed to three records written: %v", time.Since(begun).Round(time.Millisecond))
 	must(t, faults.Until(ctx, "every group goes on after a broker died", all(6)))
-	t.Logf("broker killed to all groups have read on: %v", time.Since(begun).Round(time.Millisecond))
+	t.Logf("broker killed to all groups have read on: %v; sessions that ended: %v", time.Since(begun).Round(time.Millisecond), said.take())
 	stop()
 	closeAll(list)
 }
