@@ -39,7 +39,7 @@ func (d *configDescriber) resource(res *kmsg.DescribeConfigsRequestResource) ([]
 		if !ok {
 			return nil, kerr.UnknownTopicOrPartition
 		}
-		return d.topic(row.Config, only), nil
+		return showDoubles(d.topic(row.Config, only)), nil
 	case kmsg.ConfigResourceTypeBroker:
 		if name == "" {
 			return d.allBrokers(only), nil
@@ -214,10 +214,6 @@ func (d *configDescriber) entry(def *topicconfig.Def, chain []configSynonym) con
 	if len(chain) > 0 {
 		e.Value, e.Source = chain[0].Value, chain[0].Source
 	}
-	if def.Type == topicconfig.Double && e.Value != nil {
-		shown := shownDouble(*e.Value)
-		e.Value = &shown
-	}
 	e.IsDefault = e.Source == kmsg.ConfigSourceDefaultConfig
 	if d.synonyms {
 		e.ConfigSynonyms = chain
@@ -228,7 +224,19 @@ func (d *configDescriber) entry(def *topicconfig.Def, chain []configSynonym) con
 	return e
 }
 
-// shownDouble is a fraction as Kafka shows it, whatever it was set as: 0.0 for 0.
+// showDoubles shows fractions as Kafka's DescribeConfigs does. Its CreateTopics
+// shows them as they were set.
+func showDoubles(entries []configEntry) []configEntry {
+	for i := range entries {
+		if e := &entries[i]; e.ConfigType == kmsg.ConfigTypeDouble && e.Value != nil {
+			shown := shownDouble(*e.Value)
+			e.Value = &shown
+		}
+	}
+	return entries
+}
+
+// shownDouble is a fraction as Java writes it: 0.0 for 0.
 func shownDouble(v string) string {
 	f, err := strconv.ParseFloat(v, 64)
 	if err != nil {
