@@ -19,7 +19,9 @@ const sharing = "which member gets a partition that several subscribe is chance 
 var rules = []Rule{
 	{Path: whole(`Groups\[.*\]\.ErrorCode`), Keys: []int16{9}, Kafka: whole("-1"), Thermocline: whole("25"), Why: "Kafka fails inside on an epoch without a member id"},
 	{Path: whole(`.*ErrorCode`), Keys: []int16{8, 12, 14}, Kafka: whole("82"), Thermocline: whole("25"), Why: "a static member that has forgotten its id is told to join again, not fenced for good"},
-	{Path: whole(`MemberEpoch|Assignment.*`), Keys: []int16{68}, Group: whole(`.*-shared`), Why: sharing},
+	{Path: whole(`MemberEpoch|Generation|(Member)?Assignment.*`), Keys: []int16{11, 14, 68}, Group: whole(`.*-shared`), Why: sharing},
+	{Path: whole(`ErrorCode`), Keys: []int16{12, 14}, Group: whole(`.*-shared`), Kafka: whole("0|27"), Thermocline: whole("0|27"), Why: sharing},
+	{Path: whole(`Groups\[[^\]]*-shared\]\.Members\[.*\]\.MemberAssignment.*`), Keys: []int16{15}, Why: sharing},
 	{Path: whole(`Groups\[[^\]]*-shared\]\.Members\[.*\]\.(MemberEpoch|Assignment\..*|TargetAssignment\..*)`), Keys: []int16{69}, Why: sharing},
 	{Path: whole(`Groups\[[^\]]*-shared\]\.(Group)?State`), Keys: []int16{16, 69}, Kafka: whole("Stable|Reconciling"), Thermocline: whole("Stable|Reconciling"), Why: sharing},
 	{Path: whole(`ErrorCode`), Keys: []int16{68}, Kafka: whole("-1"), Thermocline: whole("69"), Why: "Kafka fails inside when a group cannot be upgraded, for an assignment that cannot be read"},
