@@ -51,6 +51,8 @@ func (s *Stores) check(ctx context.Context, log *slog.Logger) error {
 	switch {
 	case problems == nil:
 		return nil
+	case ctx.Err() != nil: // the start was given up
+		return ctx.Err()
 	case errors.Is(problems, object.ErrUnavailable) || within.Err() != nil:
 		log.Warn("the object store is away: records are kept in the log until it is back", "store", s.Uploads.String(), "error", problems)
 		return nil

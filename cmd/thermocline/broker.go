@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -74,16 +75,14 @@ func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err erro
 	if err := checkStore(ctx, c.StoreURL); err != nil {
 		return err
 	}
-	store, closeStore, err := openMetadata(ctx, c, log)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // when everything is closed, but for what openParts gives up
+	p, err := openParts(ctx, cancel, c, log)
+	defer closing(&err, p.close)
 	if err != nil {
 		return err
 	}
-	defer closing(&err, closeStore)
-	objects, err := broker.OpenStores(ctx, c, log)
-	if err != nil {
-		return err
-	}
-	defer closing(&err, objects.Close)
+	store, objects := p.metadata, p.objects
 	b, err := broker.Start(ctx, broker.Options{Config: c, Metadata: store, Uploads: objects.Uploads, Cold: objects.Cold, Logger: log})
 	if err != nil {
 		return err
@@ -107,6 +106,53 @@ func runBroker(ctx context.Context, c config.Config, log *slog.Logger) (err erro
 	case err := <-b.Failed():
 		return err
 	}
+}
+
+// parts are what a broker works with beside its data directory.
+type parts struct {
+	metadata metadata.Store
+	objects  *broker.Stores
+	closers  []func() error
+}
+
+// openParts opens the object store, whose check takes a dozen requests, while etcd
+// is opened, which may have to elect. What is wrong with one ends the start at
+// once, by giveUp, whatever the other still waits for. Close the parts also after
+// an error.
+func openParts(ctx context.Context, giveUp func(), c config.Config, log *slog.Logger) (*parts, error) {
+	var p parts
+	checked := make(chan error, 1)
+	go func() {
+		var err error
+		if p.objects, err = broker.OpenStores(ctx, c, log); err != nil {
+			giveUp()
+		}
+		checked <- err
+	}()
+	store, closeStore, err := openMetadata(ctx, c, log)
+	if err != nil {
+		giveUp()
+	} else {
+		p.metadata = store
+		p.closers = append(p.closers, closeStore)
+	}
+	wrong := <-checked
+	if wrong == nil {
+		p.closers = append(p.closers, p.objects.Close)
+	}
+	if err == nil || errors.Is(err, context.Canceled) && wrong != nil {
+		err = wrong // the cause, where one was given up for the other
+	}
+	return &p, err
+}
+
+// close closes the parts, in the reverse order of their use.
+func (p *parts) close() error {
+	var errs []error
+	for _, close := range slices.Backward(p.closers) {
+		errs = append(errs, close())
+	}
+	return errors.Join(errs...)
 }
 
 // checkStore finds a wrong URL and missing credentials before etcd, which may
