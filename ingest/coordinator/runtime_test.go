@@ -256,7 +256,7 @@ func TestStopAnswersEverybody(t *testing.T) {
 		g.gate.with(func(b *gate) { b.hold, b.holdRead = true, true })
 		all := []*answered{g.submit("g", joinRequest("g")), g.submit("g", fetchRequest("g"))}
 		synctest.Wait()
-		all = append(all, g.submit("g", commitRequest("g", 0, 1)), g.submit("g", fetchRequest("g")))
+		all = append(all, g.submit("h", commitRequest("h", 0, 1)), g.submit("g", fetchRequest("g")))
 		g.runtime.Remove(testShard)
 		for _, a := range all {
 			if len(a.c) != 1 {
