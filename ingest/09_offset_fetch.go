@@ -76,7 +76,9 @@ func (s *Server) fetchOffsets(r *request, g *kmsg.OffsetFetchRequestGroup, stabl
 		if r.version >= 10 {
 			out.Topics = s.identifyFetched(out.Topics)
 		}
-		out.Topics = append(out.Topics, unknown...)
+		if out.ErrorCode == 0 { // or it stands for all
+			out.Topics = append(out.Topics, unknown...)
+		}
 		answer(out)
 	})
 }

@@ -623,3 +623,24 @@ func TestFindCoordinator(t *testing.T) {
 		t.Errorf("without a leader: %+v", resp)
 	}
 }
+
+// An error of the group stands for all of its topics, also those of unknown ids.
+func TestOffsetFetchOfARefusedMemberNamesNoTopics(t *testing.T) {
+	s, _, w := startGroups(t)
+	hb := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	hb.Version, hb.Group, hb.MemberID, hb.RebalanceTimeoutMillis = 1, "modern", "member", 60_000
+	hb.SubscribedTopicNames, hb.Topics = []string{topicOf(t, s, "orders").Name}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	if resp := ask[*kmsg.ConsumerGroupHeartbeatResponse](w, hb); resp.ErrorCode != 0 {
+		t.Fatalf("%+v", resp)
+	}
+	for member, want := range map[string]*kerr.Error{"member": kerr.StaleMemberEpoch, "nobody": kerr.UnknownMemberID} {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		g := kmsg.NewOffsetFetchRequestGroup()
+		g.Group, g.MemberID, g.MemberEpoch = "modern", &member, 99
+		g.Topics = []kmsg.OffsetFetchRequestGroupTopic{{TopicID: [16]byte{1}, Partitions: []int32{0}}}
+		req.Version, req.Groups = 10, []kmsg.OffsetFetchRequestGroup{g}
+		if got := ask[*kmsg.OffsetFetchResponse](w, req).Groups[0]; got.ErrorCode != want.Code || len(got.Topics) != 0 {
+			t.Errorf("%s: %+v, expected %s and no topics", member, got, want.Message)
+		}
+	}
+}
