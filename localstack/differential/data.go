@@ -82,6 +82,9 @@ func (g *generator) listOffsets() kmsg.Request {
 	rp := kmsg.NewListOffsetsRequestTopicPartition()
 	rp.Partition, rp.CurrentLeaderEpoch = g.partition(t), -1
 	rp.Timestamp = pick(g, int64(-1), -2, -3, -4, recordTime, recordTime+1, recordTime+100, 0, -7)
+	if rp.Timestamp == -3 && g.world.Trimmed[Partition{t.Name, rp.Partition}] {
+		rp.Timestamp = -1 // the record of the largest time may be a deleted one in Kafka
+	}
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 	return req

@@ -127,7 +127,7 @@ func TestDifferential(t *testing.T) {
 
 func newRun(t *testing.T, prefix string) *run {
 	r := &run{t: t, kafka: startKafka(t), thermocline: startThermocline(t), trace: os.Getenv("DIFFERENTIAL_TRACE"), found: map[string]string{}}
-	r.world = World{Prefix: prefix, Groups: map[string]bool{}, Subscriptions: map[GroupMember][]string{}, Instances: map[Instance]string{}}
+	r.world = World{Prefix: prefix, Trimmed: map[Partition]bool{}, Groups: map[string]bool{}, Subscriptions: map[GroupMember][]string{}, Instances: map[Instance]string{}}
 	r.subscribed, r.instances, r.groups = map[GroupMember][]string{}, map[Instance]string{}, map[string]bool{}
 	return r
 }
@@ -165,6 +165,7 @@ type run struct {
 	subscribed map[GroupMember][]string // nil: nothing any more
 	instances  map[Instance]string
 	groups     map[string]bool // false: it is there no more
+	trimmed    []Partition
 }
 
 // levelPatience is how long the sides may take to have the same topics, and
@@ -235,6 +236,29 @@ func (r *run) step(seed, n uint64) {
 	}
 	if step.Changes {
 		r.level()
+	}
+	if step.Configures {
+		r.levelConfigs(n)
+	}
+}
+
+// levelConfigs waits until both sides say the same of the topics' configs, and
+// readPause longer. If they do not come to it, the next DescribeConfigs tells.
+func (r *run) levelConfigs(n uint64) {
+	step := Step{Reads: true, Request: func(*Side) kmsg.Request {
+		req := kmsg.NewPtrDescribeConfigsRequest()
+		req.Version = 4
+		for _, t := range r.world.Topics {
+			one := kmsg.NewDescribeConfigsRequestResource()
+			one.ResourceType, one.ResourceName = kmsg.ConfigResourceTypeTopic, t.Name
+			req.Resources = append(req.Resources, one)
+		}
+		return req
+	}}
+	same := false
+	for deadline := time.Now().Add(readPatience); !same && time.Now().Before(deadline); {
+		same = len(r.ask(step, n).found) == 0
+		<-time.After(readPause)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 type World struct {
 	Prefix string // of all topic names of this run
 	Topics []Topic
+	// Trimmed are the partitions of which records were deleted.
+	Trimmed map[Partition]bool
 	// Groups are those that Kafka has.
 	Groups map[string]bool
 	// Members are those of groups, as Kafka has them.
@@ -27,6 +29,12 @@ type Topic struct {
 	Partitions int32
 }
 
+// Partition is one of a topic.
+type Partition struct {
+	Topic string
+	Index int32
+}
+
 // maker makes one kind of request.
 type maker struct {
 	key      int16
@@ -34,6 +42,8 @@ type maker struct {
 	weight   int
 	// changes: the request changes topics; both sides are waited for after it.
 	changes bool
+	// configures: it changes topics' configs, which Kafka's logs learn of later.
+	configures bool
 	// reads: asking again is harmless.
 	reads bool
 	make  func(g *generator) kmsg.Request
@@ -41,7 +51,7 @@ type maker struct {
 
 // Step is one request of the sequence.
 type Step struct {
-	Changes, Reads bool
+	Changes, Configures, Reads bool
 	// Request makes the request for one side; it is the same but for topic ids.
 	Request func(s *Side) kmsg.Request
 }
@@ -61,7 +71,7 @@ func NewStep(seed, n uint64, w *World) Step {
 		}
 		pick -= makers[i].weight
 	}
-	return Step{Changes: m.changes, Reads: m.reads, Request: func(s *Side) kmsg.Request {
+	return Step{Changes: m.changes, Configures: m.configures, Reads: m.reads, Request: func(s *Side) kmsg.Request {
 		g := &generator{rng: rand.New(rand.NewPCG(seed, n+1<<40)), world: w, side: s}
 		g.version = m.min + int16(g.rng.IntN(int(m.max-m.min)+1))
 		req := m.make(g)

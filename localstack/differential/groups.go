@@ -136,6 +136,15 @@ func (g *generator) joins(req *kmsg.JoinGroupRequest) []string {
 	if had, ok := g.world.Subscriptions[GroupMember{req.Group, g.side.called(req.MemberID), true}]; ok && !anew {
 		return had
 	}
+	if req.MemberID != "" || req.InstanceID == nil {
+		return topics
+	}
+	// It may take the place of a member of the new protocol. If that makes the
+	// group a classic one, with other topics, Kafka tells it of a generation 0.
+	held := GroupMember{req.Group, g.world.Instances[Instance{req.Group, *req.InstanceID}], false}
+	if had, ok := g.world.Subscriptions[held]; ok {
+		return had
+	}
 	return topics
 }
 

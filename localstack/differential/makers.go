@@ -22,8 +22,8 @@ var makers = []maker{
 	{key: 20, min: 1, max: 6, weight: 2, changes: true, make: (*generator).deleteTopics},
 	{key: 37, max: 3, weight: 2, changes: true, make: (*generator).createPartitions},
 	{key: 32, min: 1, max: 4, weight: 5, reads: true, make: (*generator).describeConfigs},
-	{key: 33, max: 2, weight: 2, make: (*generator).alterConfigs},
-	{key: 44, max: 1, weight: 4, make: (*generator).incrementalAlterConfigs},
+	{key: 33, max: 2, weight: 2, configures: true, make: (*generator).alterConfigs},
+	{key: 44, max: 1, weight: 4, configures: true, make: (*generator).incrementalAlterConfigs},
 	{key: 74, max: 1, weight: 1, reads: true, make: func(g *generator) kmsg.Request {
 		req := kmsg.NewPtrListConfigResourcesRequest()
 		req.ResourceTypes = pick(g, []int8{2}, []int8{4, 8}, []int8{99}, []int8{2, 4})

@@ -24,6 +24,14 @@ func (r *run) note(s *Side, n uint64, req kmsg.Request, resp kmsg.Response) {
 				}
 			}
 		}
+	case *kmsg.DeleteRecordsResponse:
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				if p.ErrorCode == 0 && s == r.kafka {
+					r.trimmed = append(r.trimmed, Partition{t.Topic, p.Partition})
+				}
+			}
+		}
 	case *kmsg.DeleteGroupsResponse:
 		for _, g := range resp.Groups {
 			if g.ErrorCode == 0 && s == r.kafka {
@@ -147,6 +155,9 @@ func (r *run) settle() {
 	}
 	maps.Copy(r.world.Instances, r.instances)
 	maps.Copy(r.world.Groups, r.groups)
+	for _, p := range r.trimmed {
+		r.world.Trimmed[p] = true
+	}
 	for m, topics := range r.subscribed {
 		// It is one member, whatever protocol it spoke before.
 		delete(r.world.Subscriptions, GroupMember{m.Group, m.Name, !m.Classic})
@@ -155,7 +166,7 @@ func (r *run) settle() {
 			delete(r.world.Subscriptions, m)
 		}
 	}
-	r.come, r.gone = nil, nil
+	r.come, r.gone, r.trimmed = nil, nil, nil
 	clear(r.instances)
 	clear(r.subscribed)
 	clear(r.groups)
