@@ -111,7 +111,7 @@ var (
 	// ErrClosed is given to appends after Close.
 	ErrClosed = errors.New("wal: closed")
 	// ErrFailed wraps the failure that took the log out of service.
-	ErrFailed = errors.New("wal: out of service")
+	ErrFailed = errors.New("wal: log out of service")
 	// ErrTrimmed says that an entry was trimmed and its file is recycled.
 	ErrTrimmed = errors.New("wal: entry trimmed")
 	// ErrNotFound says that the log holds no such entry of that term.

@@ -354,7 +354,7 @@ func (b *Broker) KafkaAddr() string { return b.kafka.Addr().String() }
 // Ready tells whether every shard that should be here runs and has a leader.
 func (b *Broker) Ready() error {
 	if err := b.writer.Err(); err != nil {
-		return fmt.Errorf("broker %d: log out of service: %w", b.id, err)
+		return fmt.Errorf("broker %d: %w", b.id, err)
 	}
 	if err := b.outside(); err != nil {
 		return err
