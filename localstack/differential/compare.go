@@ -21,12 +21,15 @@ type Rule struct {
 	Path *regexp.Regexp
 	// Kafka and Thermocline, if set, must match the whole values.
 	Kafka, Thermocline *regexp.Regexp
-	Why                string
+	// Both, if set, must hold for the two values.
+	Both func(kafka, thermocline string) bool
+	Why  string
 }
 
 func (r *Rule) covers(key int16, group, path, kafka, thermocline string) bool {
 	return (len(r.Keys) == 0 || slices.Contains(r.Keys, key)) && r.Path.MatchString(path) &&
 		(r.Group == nil || r.Group.MatchString(group)) &&
+		(r.Both == nil || r.Both(kafka, thermocline)) &&
 		(r.Kafka == nil || r.Kafka.MatchString(kafka)) && (r.Thermocline == nil || r.Thermocline.MatchString(thermocline))
 }
 

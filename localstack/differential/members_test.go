@@ -52,7 +52,7 @@ func (r *run) note(s *Side, n uint64, req kmsg.Request, resp kmsg.Response) {
 }
 
 func (r *run) noteJoin(s *Side, n uint64, req *kmsg.JoinGroupRequest, resp *kmsg.JoinGroupResponse) {
-	r.unseat(s, req.Group, resp.ErrorCode, req.MemberID)
+	r.refused(s, req.Group, resp.ErrorCode, req.MemberID, req.InstanceID)
 	if resp.MemberID == "" || resp.ErrorCode != 0 && resp.ErrorCode != memberIDRequired {
 		return
 	}
@@ -69,7 +69,7 @@ func (r *run) noteJoin(s *Side, n uint64, req *kmsg.JoinGroupRequest, resp *kmsg
 }
 
 func (r *run) noteHeartbeat(s *Side, n uint64, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) {
-	r.unseat(s, req.Group, resp.ErrorCode, req.MemberID)
+	r.refused(s, req.Group, resp.ErrorCode, req.MemberID, req.InstanceID)
 	if resp.MemberID == nil || resp.ErrorCode != 0 {
 		return
 	}
@@ -107,6 +107,14 @@ func (r *run) noteHeartbeat(s *Side, n uint64, req *kmsg.ConsumerGroupHeartbeatR
 }
 
 const unknownMember, memberIDRequired, fencedInstance = 25, 79, 82
+
+// refused forgets a member that is said to be unknown. If an instance id was
+// named, it may be that alone.
+func (r *run) refused(s *Side, group string, code int16, id string, instance *string) {
+	if instance == nil || code != unknownMember {
+		r.unseat(s, group, code, id)
+	}
+}
 
 // unseat forgets a member that Kafka does not know any more.
 func (r *run) unseat(s *Side, group string, code int16, id string) {

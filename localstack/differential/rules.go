@@ -1,6 +1,9 @@
 package differential
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 func whole(pattern string) *regexp.Regexp { return regexp.MustCompile("^(?:" + pattern + ")$") }
 
@@ -14,6 +17,11 @@ func topicConfig(name, field string) *regexp.Regexp {
 // goes by the order of its hash tables, of ids that it draws itself. What all
 // members' targets are together is compared (flatten.go).
 const sharing = "which member gets a partition that several subscribe is chance in Kafka, and so is who must give it up first"
+
+// oneBeginsTheOther: neither is empty, and the longer begins with the shorter.
+func oneBeginsTheOther(kafka, thermocline string) bool {
+	return kafka != "" && thermocline != "" && (strings.HasPrefix(kafka, thermocline+", ") || strings.HasPrefix(thermocline, kafka+", "))
+}
 
 // rules are the differences that may be, each with its reason.
 var rules = []Rule{
@@ -36,6 +44,7 @@ var rules = []Rule{
 	{Path: whole(`Topics\[.*\]`), Keys: []int16{3}, Kafka: whole(regexp.QuoteMeta(absent)), Thermocline: whole("is there"), Why: "Kafka answers for ids only when names stand beside them"},
 	{Path: whole(`.*\.ErrorCode`), Keys: []int16{1}, Kafka: whole("0"), Thermocline: whole("76"), Why: "zstd is refused to clients that do not know it; Kafka 4 sends it all the same"},
 	{Path: whole(`.*\.RecordBatches`), Keys: []int16{1}, Kafka: whole(".*codec 4.*"), Thermocline: whole(""), Why: "zstd is refused to clients that do not know it; Kafka 4 sends it all the same"},
+	{Path: whole(`.*\.RecordBatches`), Keys: []int16{1}, Both: oneBeginsTheOther, Why: "an answer may end where a segment does, or what is in the object store: the client asks for the rest"},
 	{Path: whole(`Topics\[__.*\]`), Thermocline: whole(regexp.QuoteMeta(absent)), Why: "Kafka's internal topics: what they hold lives in shard state"},
 	{Path: whole(`Topics\[.*\]\.TopicID`), Keys: []int16{19}, Kafka: whole("an id"), Thermocline: whole("none"), Why: "a request that only validates draws no id"},
 	{Path: whole(`.*ErrorMessage`), Why: "texts are our own"},
