@@ -150,7 +150,9 @@
 // the oldest of more than a few: an fdatasync on a file that was written before
 // waits for no journal and takes about half the time. While there are none to
 // recycle, the Writer writes zeroes into a new free-N in the background
-// (Options.FillPerSecond); a crash leaves a free file that is shorter.
+// (Options.FillPerSecond); a crash leaves a free file that is shorter. A file that
+// was not written before grows in steps of 512 KiB, in zeroes behind the group
+// that begins a step, unless the group is a large one.
 //
 // Only the oldest file goes, so no record is lost that an older one would need
 // (an entry that replaced others, a trim). The exception is a file without groups.
