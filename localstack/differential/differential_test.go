@@ -108,6 +108,7 @@ func TestDifferential(t *testing.T) {
 	// Who ends the run is to see what it has found.
 	ctx, cancel := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer cancel()
+	r.ctx = ctx
 	for _, s := range []*Side{r.kafka, r.thermocline} {
 		if err := s.Create(ctx, r.world.stills()...); err != nil {
 			r.broken("making topics: %v", err)
@@ -156,6 +157,7 @@ var long = regexp.MustCompile("x{100,}")
 
 type run struct {
 	t                  *testing.T
+	ctx                context.Context // until somebody ends the run
 	kafka, thermocline *Side
 	world              World
 	trace              string
@@ -174,7 +176,7 @@ const levelPatience = 3 * time.Minute
 
 // level waits until both sides have the same topics, and serve them.
 func (r *run) level() {
-	ctx, cancel := context.WithTimeout(r.t.Context(), levelPatience)
+	ctx, cancel := context.WithTimeout(r.ctx, levelPatience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -192,6 +194,9 @@ func (r *run) level() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			if r.ctx.Err() != nil {
+				r.t.Fatal("ended from outside while the sides were waited for")
+			}
 			r.broken("the sides have different topics, or do not serve them: Kafka %v (%v), Thermocline %v (%v)", k, kerr, t, terr)
 		}
 	}
