@@ -55,7 +55,9 @@ func (c *cluster) Brokers() []metadata.Broker {
 	if c.liveOf != now {
 		c.live = nil
 		for _, b := range now.Brokers {
-			if b.Alive {
+			// Who answers is alive, also while it stops. An empty list would let
+			// librdkafka forget all brokers, and never come back.
+			if b.Alive || b.ID == c.self {
 				c.live = append(c.live, *b)
 			}
 		}
