@@ -108,11 +108,15 @@ func (op *fetchOp) locate(f *fetched) error {
 
 // mayServe: the leader serves everyone, also while it is new and may not tell
 // the log's end yet; a follower serves clients that know of followers, while
-// it hears from a leader: else its clients would wait for records in vain.
+// it hears from a leader: else its clients would wait for records in vain. For
+// the same reason one that is out of service serves nobody.
 func (op *fetchOp) mayServe(t *target) bool {
 	l := t.replica.Leadership()
 	if l.Ready || op.req.Version >= followerFetch && l.Leader != 0 {
 		return true
+	}
+	if t.outOfService() != nil {
+		return false
 	}
 	leader, _, ok := op.srv.cluster.Leader(t.shard)
 	return ok && leader == op.srv.cluster.Self()

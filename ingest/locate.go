@@ -59,10 +59,18 @@ func (t *target) leads() error {
 	if t.replica.Leadership().Ready {
 		return nil
 	}
-	if err := t.replica.Intake(shard.ClassSystem); errors.Is(err, shard.ErrStopped) {
+	if err := t.outOfService(); err != nil {
 		return err
 	}
 	return kerr.NotLeaderForPartition
+}
+
+// outOfService is why the replica takes nothing any more, or nil.
+func (t *target) outOfService() error {
+	if err := t.replica.Intake(shard.ClassSystem); errors.Is(err, shard.ErrStopped) {
+		return err
+	}
+	return nil
 }
 
 // viewOf returns the partition's view. A partition that has its row but is not

@@ -66,9 +66,11 @@ type Broker struct {
 	peers      *transport.Transport
 	uploads    object.Store
 	cold       object.Store
-	tier       *tier
-	replacer   *replacer
-	archiver   *archiver
+	// storeChecked is closed once the store is known to be the cluster's.
+	storeChecked chan struct{}
+	tier         *tier
+	replacer     *replacer
+	archiver     *archiver
 	// coordinators run the groups of the slots that are led here.
 	coordinators *coordinator.Runtime
 
@@ -111,6 +113,9 @@ func (b *Broker) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return errors.Join(damage, err)
 	}
+	if err := b.checkStore(ctx, clusterID); err != nil {
+		return errors.Join(damage, err)
+	}
 	if err := b.judgeLog(damage); err != nil {
 		return err
 	}
@@ -134,7 +139,11 @@ func (b *Broker) start(ctx context.Context, o Options) error {
 	if err := b.startOffice(); err != nil {
 		return err
 	}
-	b.work.Go(func() { b.archiver.run(b.ctx) })
+	b.work.Go(func() {
+		if b.mayStore(b.ctx) {
+			b.archiver.run(b.ctx)
+		}
+	})
 	b.work.Go(b.watchParts)
 	return b.serveKafka()
 }
@@ -335,6 +344,9 @@ func (b *Broker) watchParts() {
 	case <-b.writer.Failed():
 		b.log.Error("the log is out of service: this broker replicates and leads nothing until it is restarted; the other brokers go on",
 			"error", b.writer.Err())
+		for _, o := range b.shards.all() { // also those that have nothing to append
+			o.runner.Fail(b.writer.Err())
+		}
 	}
 }
 

@@ -16,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"thermocline/localstack/faults"
 	"thermocline/localstack/faults/history"
@@ -164,6 +167,7 @@ func TestFailedSync(t *testing.T) {
 	leaders, err = faults.Leaders(ctx, c, "failed", func(_ int32, b int) bool { return b != victim })
 	must(t, err)
 	t.Logf("broker %d's log failed; leaders now: %v; longest pause %v", victim+1, leaders, history.Longest(r.Ops()))
+	must(t, faults.Until(ctx, "the broker serves no fetch any more", func() error { return servesNothing(ctx, c, victim, "failed") }))
 	detach()
 	// The disk works again, the log stays out of service: what the kernel has
 	// thrown away at the failed sync is gone.
@@ -182,6 +186,36 @@ func TestFailedSync(t *testing.T) {
 	must(t, err)
 	must(t, history.Check(ops, logs))
 	t.Logf("%d calls, %d acknowledged, errors %v", len(ops), r.Acked(), r.Errors())
+}
+
+// servesNothing asks a broker for each partition, as a consumer that has known
+// it as the leader does.
+func servesNothing(ctx context.Context, c *processes.Cluster, broker int, topic string) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()[broker]), kgo.MaxVersions(kversion.V0_11_0()))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxBytes, req.MinBytes = 1<<20, 1
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic = topic
+	for p := range partitions {
+		part := kmsg.NewFetchRequestTopicPartition()
+		part.Partition, part.PartitionMaxBytes = p, 1<<16
+		t.Partitions = append(t.Partitions, part)
+	}
+	req.Topics = append(req.Topics, t)
+	resp, err := cl.SeedBrokers()[0].RetriableRequest(ctx, req)
+	if err != nil {
+		return err
+	}
+	for _, p := range resp.(*kmsg.FetchResponse).Topics[0].Partitions {
+		if p.ErrorCode != kerr.NotLeaderForPartition.Code {
+			return fmt.Errorf("partition %d: expected NOT_LEADER_OR_FOLLOWER, found %v, high watermark %d", p.Partition, kerr.ErrorForCode(p.ErrorCode), p.HighWatermark)
+		}
+	}
+	return nil
 }
 
 // outOfService checks that both pages say why.

@@ -436,14 +436,20 @@ func (c *Core) fail(err error) {
 	}
 	c.failReads(ErrStopped)
 	c.failWaiters(fmt.Errorf("%w: %w", ErrUnknownFate, err))
-	c.announce = true
+	now := c.Leadership() // here, since a failed core may never advance again
+	c.out.Leadership = &now
 }
 
-// Stop ends the replica: every waiter is answered, nothing is sent any more.
-func (c *Core) Stop() {
-	c.fail(ErrStopped)
+// Fail takes the replica out of service for a reason from outside: its log has
+// failed, of which a shard without appends would not hear. Every waiter is
+// answered, and nothing is sent any more.
+func (c *Core) Fail(err error) {
+	c.fail(err)
 	c.settle()
 }
+
+// Stop ends the replica, as Fail does.
+func (c *Core) Stop() { c.Fail(ErrStopped) }
 
 // ackBound is the one function that decides what is acknowledged: produce
 // acks, the high watermark, sealing and everything else that must never be

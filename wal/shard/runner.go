@@ -607,6 +607,9 @@ func (r *Runner) Failed() error {
 	return nil
 }
 
+// Fail takes the replica out of service (Core.Fail).
+func (r *Runner) Fail(err error) { r.post(func() { r.core.Fail(err) }) }
+
 // Subscribe calls fn on the shard's goroutine at each change of leadership,
 // beginning with the next; it must not block. cancel ends it.
 func (r *Runner) Subscribe(fn func(Leadership)) (cancel func()) {

@@ -178,7 +178,7 @@ func (c *runnerCluster) ready() *Runner {
 	case r := <-found:
 		return r
 	case <-time.After(time.Minute):
-		c.t.Fatal("no leader within 20 s")
+		c.t.Fatal("no leader within a minute")
 		return nil
 	}
 }
