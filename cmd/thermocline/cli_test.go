@@ -130,6 +130,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"x", []string{"produce", "seeded", "--key-separator", ":"}, "line 1"},
 		{"{}", []string{"produce", "seeded", "--input", "json", "--key-field", "origin"}, "origin"},
 		{"{", []string{"produce", "seeded", "--input", "json"}, "not JSON"},
+		{`{"at":"soon"}`, []string{"produce", "seeded", "--input", "json", "--timestamp-field", "at"}, "(or give --timestamp-format)"},
 		{"", []string{"produce", "seeded", "--timestamp-field", "x"}, "--input json"},
 		{"", []string{"produce", "seeded", "/no/such/file"}, "no such file"},
 		{"", []string{"topic", "create", "x", "-c", "oops"}, "key=value"},

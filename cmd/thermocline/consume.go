@@ -61,7 +61,7 @@ of a group ends when it has read that far every partition it is assigned.`,
   thermocline consume flights trains --group audit
   thermocline consume flights --group audit --until-end --isolation read-committed
   thermocline consume flights --group audit --group-protocol consumer --from latest`,
-		Args: cobra.MinimumNArgs(1),
+		Args: namesOf("topic", "flights"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd, c, args)
 		},
@@ -239,19 +239,34 @@ func (o *consumeOptions) plan(ctx context.Context, adm *kadm.Client, topic strin
 func listOffsets(ctx context.Context, ask func() (kadm.ListedOffsets, error)) (kadm.ListedOffsets, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
+	return listOffsetsUntil(ctx, func(context.Context) (kadm.ListedOffsets, error) { return ask() })
+}
+
+// listOffsetsUntil is listOffsets until ctx ends; then the error is the last
+// that said more than that time is over.
+func listOffsetsUntil(ctx context.Context, ask func(context.Context) (kadm.ListedOffsets, error)) (kadm.ListedOffsets, error) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	var last error
 	for {
-		offsets, err := ask()
+		offsets, err := ask(ctx)
 		if err == nil {
 			err = offsets.Error()
 		}
-		if err == nil || !leaderMoving(err) {
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		switch {
+		case err == nil:
+			return offsets, nil
+		case ctx.Err() != nil:
+			return nil, last
+		case !leaderMoving(err):
 			return offsets, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return nil, last
 		case <-tick.C:
 		}
 	}

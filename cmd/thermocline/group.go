@@ -163,7 +163,7 @@ func groupDelete(o *groupOptions) *cobra.Command {
 		Long: `Delete groups and their committed offsets. A group with members is not deleted:
 stop them first. Topics and their records are not touched.`,
 		Example: "  thermocline group delete audit billing",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    namesOf("group", "audit"),
 		RunE: o.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			until := time.Now().Add(coordinatorWithin)
 			return each("group", args, func(name string) error {
@@ -202,7 +202,7 @@ begin there as if they had never read them. Members may run as long as none of
 them reads these topics.`,
 		Example: `  thermocline group delete-offsets audit --topic flights
   thermocline group delete-offsets audit --topic flights:0,1 --topic trains`,
-		Args:    cobra.ExactArgs(1),
+		Args:    nameOf("group", "audit"),
 		PreRunE: func(*cobra.Command, []string) error { return s.check() },
 		RunE: o.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			g, err := loadGroup(cmd.Context(), adm, args[0], time.Now().Add(coordinatorWithin))
@@ -210,8 +210,12 @@ them reads these topics.`,
 				return err
 			}
 			chosen := s.ofCommitted(g)
+			if missing := s.without(chosen); len(missing) > 0 {
+				return fmt.Errorf("group %s has no committed offset of %s: nothing was deleted (see thermocline group describe %s)",
+					shown(g.Group), strings.Join(missing, ", "), shown(g.Group))
+			}
 			if len(chosen) == 0 {
-				return fmt.Errorf("group %s has no committed offsets there: see thermocline group describe %s", shown(g.Group), shown(g.Group))
+				return fmt.Errorf("group %s has no committed offsets: there is nothing to delete", shown(g.Group))
 			}
 			var answers kadm.DeleteOffsetsResponses
 			err = patiently(cmd.Context(), time.Now().Add(coordinatorWithin), func() (err error) {

@@ -22,7 +22,7 @@ func groupDescribe(o *groupOptions) *cobra.Command {
 and how far every partition has been read. COMMITTED is where a consumer would go
 on, END where the next record will be written, LAG what lies between them.`,
 		Example: "  thermocline group describe audit\n  thermocline group describe audit --output json",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    namesOf("group", "audit"),
 		RunE: o.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			groups, failed := loadGroups(cmd.Context(), adm, args)
 			err := o.print(cmd, groups, func(w io.Writer) error {
@@ -109,7 +109,7 @@ func (g *groupState) offsetTable(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", o.Topic, o.Partition,
 			numberOrDash(o.Committed), numberOrDash(o.End), numberOrDash(o.Lag), orDash(o.Member), o.Problem)
 	}
-	fmt.Fprintf(w, "total\t%d\t\t\t%d\t\t\n", len(g.Offsets), g.Lag)
+	fmt.Fprintf(w, "total\t%d\t\t\t%d\t\t%s\n", len(g.Offsets), g.Lag, g.uncommittedText())
 	return w.Flush()
 }
 
@@ -120,6 +120,10 @@ type lagSummary struct {
 	Members    int    `json:"members"`
 	Partitions int    `json:"partitions"`
 	Lag        int64  `json:"lag"`
+	// Uncommitted counts partitions of the same topics without a committed
+	// offset, which Lag leaves out; UncommittedRecords is what is in them.
+	Uncommitted        int   `json:"uncommitted_partitions"`
+	UncommittedRecords int64 `json:"uncommitted_records"`
 }
 
 func groupLag(o *groupOptions) *cobra.Command {
@@ -129,8 +133,8 @@ func groupLag(o *groupOptions) *cobra.Command {
 		Short: "Show how far groups are behind, for each partition and in total",
 		Long: `Show how many records lie between what a group has committed and the end of each
 partition, and the total. Without a name: the total of every group. A partition
-without a committed offset has no lag: where its reader begins is the reader's own
-setting.
+without a committed offset has no lag, since where its reader begins is the
+reader's own setting; such partitions are counted beside it.
 
 --watch 5s repeats it every five seconds until Ctrl-C; with --output json each look is one line.`,
 		Example: `  thermocline group lag
@@ -187,7 +191,7 @@ func (o *groupOptions) lagOnce(cmd *cobra.Command, adm *kadm.Client, names []str
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			fmt.Fprintf(w, "%s: %s, %d %s, lag %d\n", shown(g.Group), g.State, len(g.Members), plural(len(g.Members), "member", "members"), g.Lag)
+			fmt.Fprintf(w, "%s: %s, %d %s, %s\n", shown(g.Group), g.State, len(g.Members), plural(len(g.Members), "member", "members"), g.lagText())
 			if err := g.offsetTable(w); err != nil {
 				return err
 			}
@@ -208,12 +212,12 @@ func (o *groupOptions) lagOfAll(cmd *cobra.Command, adm *kadm.Client) error {
 	groups, some := loadGroups(cmd.Context(), adm, names)
 	sums := []lagSummary{}
 	for _, g := range groups {
-		sums = append(sums, lagSummary{g.Group, g.State, len(g.Members), len(g.Offsets), g.Lag})
+		sums = append(sums, lagSummary{g.Group, g.State, len(g.Members), len(g.Offsets), g.Lag, g.Uncommitted, g.UncommittedRecords})
 	}
 	err := o.print(cmd, sums, func(out io.Writer) error {
-		w := table(out, "GROUP", "STATE", "MEMBERS", "PARTITIONS", "LAG")
-		for _, s := range sums {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\n", shown(s.Group), s.State, s.Members, s.Partitions, s.Lag)
+		w := table(out, "GROUP", "STATE", "MEMBERS", "PARTITIONS", "LAG", "NOTE")
+		for i, s := range sums {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\n", shown(s.Group), s.State, s.Members, s.Partitions, s.Lag, groups[i].uncommittedText())
 		}
 		return w.Flush()
 	})

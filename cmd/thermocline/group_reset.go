@@ -85,7 +85,7 @@ begins where you say.`,
   thermocline group reset-offsets audit --all-topics --to-timestamp 2026-11-29T08:00:00Z
   thermocline group reset-offsets audit --all-topics --by-duration P1DT12H
   thermocline group reset-offsets audit --all-topics --shift-by -100 --output json`,
-		Args: cobra.ExactArgs(1),
+		Args: nameOf("group", "audit"),
 	}
 	f := cmd.Flags()
 	s.addFlags(cmd)

@@ -96,6 +96,22 @@ func (s *groupScope) ofCommitted(g *groupState) kadm.TopicsSet {
 	return set
 }
 
+// without names what was asked for by name and is not in a set.
+func (s *groupScope) without(set kadm.TopicsSet) []string {
+	var missing []string
+	for _, t := range s.parsed {
+		if len(t.partitions) == 0 && len(set[t.topic]) == 0 {
+			missing = append(missing, shown(t.topic))
+		}
+		for _, p := range t.partitions {
+			if !set.Lookup(t.topic, p) {
+				missing = append(missing, fmt.Sprintf("%s/%d", shown(t.topic), p))
+			}
+		}
+	}
+	return missing
+}
+
 // ofTopics are the partitions meant, by the topics' own lists.
 func (s *groupScope) ofTopics(topics kadm.TopicDetails) (kadm.TopicsSet, error) {
 	set := kadm.TopicsSet{}

@@ -28,7 +28,12 @@ type groupState struct {
 	Coordinator     int32  `json:"coordinator"`
 	CoordinatorAddr string `json:"coordinator_address"`
 	// Lag is the sum over the partitions whose lag is known.
-	Lag     int64         `json:"lag"`
+	Lag int64 `json:"lag"`
+	// Uncommitted counts the partitions of the group's topics of which it has
+	// no committed offset; UncommittedRecords is what is in them.
+	Uncommitted        int   `json:"uncommitted_partitions"`
+	UncommittedRecords int64 `json:"uncommitted_records"`
+
 	Members []groupMember `json:"members"`
 	Offsets []groupOffset `json:"offsets"`
 }
@@ -205,6 +210,7 @@ func (g *groupState) addOffsets(committed kadm.OffsetResponses) {
 
 // measure compares the committed offsets with the logs.
 func (g *groupState) measure(starts, ends kadm.ListedOffsets) {
+	g.countUncommitted(starts, ends)
 	g.Lag = 0
 	for i := range g.Offsets {
 		o := &g.Offsets[i]
@@ -227,6 +233,46 @@ func (g *groupState) measure(starts, ends kadm.ListedOffsets) {
 			o.Problem = "committed beyond the log's end"
 		}
 	}
+}
+
+// countUncommitted counts what no lag tells of, in the topics of the group's
+// offsets. A partition whose committed offset could not be told is not among it.
+func (g *groupState) countUncommitted(starts, ends kadm.ListedOffsets) {
+	known := map[partitionOf]bool{}
+	for _, o := range g.Offsets {
+		known[partitionOf{o.Topic, o.Partition}] = o.Committed != nil || o.Problem != ""
+	}
+	g.Uncommitted, g.UncommittedRecords = 0, 0
+	ends.Each(func(e kadm.ListedOffset) {
+		start, end, problem := bounds(e.Topic, e.Partition, starts, ends)
+		if problem == "" && !known[partitionOf{e.Topic, e.Partition}] {
+			g.Uncommitted++
+			g.UncommittedRecords += end - start
+		}
+	})
+}
+
+// lagText is the total lag, and what it leaves out.
+func (g *groupState) lagText() string {
+	if g.Uncommitted == 0 {
+		return fmt.Sprintf("lag %d", g.Lag)
+	}
+	measured := 0
+	for _, o := range g.Offsets {
+		if o.Lag != nil {
+			measured++
+		}
+	}
+	return fmt.Sprintf("lag %d in %d %s; %s", g.Lag, measured, plural(measured, "partition", "partitions"), g.uncommittedText())
+}
+
+// uncommittedText is empty when every partition has a committed offset.
+func (g *groupState) uncommittedText() string {
+	if g.Uncommitted == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %s no committed offset (%d %s)", g.Uncommitted, plural(g.Uncommitted, "partition has", "partitions have"),
+		g.UncommittedRecords, plural(int(min(g.UncommittedRecords, 2)), "record", "records"))
 }
 
 // bounds finds a partition's first and next offset, or says why not.

@@ -64,7 +64,7 @@ func TestGroupOffsetsFromSettingToDeletion(t *testing.T) {
 	}
 	var sums []lagSummary
 	groupJSON(t, &sums, "lag", "-b", b)
-	if len(sums) != 1 || sums[0] != (lagSummary{"g", "Empty", 0, 3, 300}) {
+	if len(sums) != 1 || sums[0] != (lagSummary{"g", "Empty", 0, 3, 300, 0, 0}) {
 		t.Fatalf("lag of all: %+v", sums)
 	}
 	if out := mustCLI(t, "", "group", "lag", "g", "-b", b); !strings.Contains(out, "lag 300") {
@@ -72,8 +72,24 @@ func TestGroupOffsetsFromSettingToDeletion(t *testing.T) {
 	}
 	mustCLI(t, "", "group", "delete-offsets", "g", "--topic", "seeded:0", "-b", b)
 	groupJSON(t, &described, "describe", "g", "-b", b)
-	if g := described[0]; len(g.Offsets) != 2 || g.Lag != 200 {
+	if g := described[0]; len(g.Offsets) != 2 || g.Lag != 200 || g.Uncommitted != 1 || g.UncommittedRecords != 100 {
 		t.Fatalf("after delete-offsets: %+v", g)
+	}
+	const left = "1 partition has no committed offset (100 records)"
+	for _, tc := range []struct{ line, want string }{
+		{"group lag g", "lag 200 in 2 partitions; " + left},
+		{"group lag", left},
+		{"group describe g", left},
+	} {
+		if out := mustCLI(t, "", append(strings.Fields(tc.line), "-b", b)...); !strings.Contains(out, tc.want) {
+			t.Errorf("%s: expected %q in\n%s", tc.line, tc.want, out)
+		}
+	}
+	if _, err := cli(t, "", "group", "delete-offsets", "g", "--topic", "seeded:1,77", "-b", b); err == nil || !strings.Contains(err.Error(), "no committed offset of seeded/77: nothing was deleted") {
+		t.Fatalf("delete-offsets of a partition that is not there: expected an error that names it, found %v", err)
+	}
+	if groupJSON(t, &described, "describe", "g", "-b", b); len(described[0].Offsets) != 2 {
+		t.Fatalf("after delete-offsets that was refused: %+v", described[0])
 	}
 	if out, err := cli(t, "", "group", "delete", "g", "nosuch", "-b", b); !strings.Contains(out, "deleted g") || err == nil || !strings.Contains(err.Error(), "group nosuch: no such group") {
 		t.Fatalf("delete: %q and %v", out, err)
@@ -105,6 +121,9 @@ func TestGroupMistakesAreExplained(t *testing.T) {
 		{[]string{"reset-offsets", "g", "--to-offset", "-5", "--topic", "seeded"}, "--shift-by -5"},
 		{[]string{"reset-offsets", "g", "--by-duration", "P1M", "--topic", "seeded"}, "P1DT12H"},
 		{[]string{"reset-offsets", "g", "--to-timestamp", "yesterday", "--topic", "seeded"}, "RFC 3339"},
+		{[]string{"delete-offsets", "nosuch", "--topic", "seeded"}, "no such group"},
+		{[]string{"describe"}, "name a group, as in thermocline group describe audit"},
+		{[]string{"delete-offsets", "a", "b"}, "takes one group, not 2"},
 		{[]string{"lag", "g", "--watch=5ms"}, "100ms"},
 		{[]string{"lag", "g", "--watch", "-5s"}, "100ms"},
 		{[]string{"lag", "g", "--watch", "0s"}, "100ms"},

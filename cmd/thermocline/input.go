@@ -152,6 +152,9 @@ func (f inputFormat) jsonEvent(raw json.RawMessage) (event, error) {
 			return e, fmt.Errorf("no field %q for the timestamp", f.timestampField)
 		}
 		t, err := parseTime(unquoted(v), f.timestampForm)
+		if err != nil && f.timestampForm == "" {
+			err = fmt.Errorf("%w (or give --timestamp-format)", err)
+		}
 		if err != nil {
 			return e, err
 		}
@@ -195,5 +198,5 @@ func parseTime(s, form string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("timestamp %q: write 2001-02-03, 2001-02-03 04:05:06, RFC 3339 or milliseconds since 1970 (or give --timestamp-format)", s)
+	return time.Time{}, fmt.Errorf("timestamp %q: write 2001-02-03, 2001-02-03 04:05:06, RFC 3339 or milliseconds since 1970", s)
 }

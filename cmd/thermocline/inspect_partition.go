@@ -26,7 +26,7 @@ log end, its leader and replicas, and the bytes that brokers and the object stor
 hold of it. Everything is asked for through the Kafka protocol; what another
 cluster than Thermocline cannot tell is shown as "-".`,
 		Example: "  thermocline inspect partition flights/0 -b 127.0.0.1:9092",
-		Args:    cobra.ExactArgs(1),
+		Args:    nameOf("partition", "flights/0"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			topic, n, err := splitPartition(args[0])
 			if err != nil {

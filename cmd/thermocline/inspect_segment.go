@@ -21,7 +21,7 @@ func inspectSegment() *cobra.Command {
 and verify every checksum in it, those of the record batches included.`,
 		Example: `  thermocline inspect segment ./copy.seg
   thermocline inspect segment segments/0/0000…-0000…-….seg --store minio://127.0.0.1:9000/bucket/prefix`,
-		Args: cobra.ExactArgs(1),
+		Args: nameOf("file", "SEGMENT-FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var r segmentReport
 			r.Damage = findings{}

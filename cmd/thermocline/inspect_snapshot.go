@@ -27,7 +27,7 @@ func inspectSnapshot() *cobra.Command {
 		Long: `Read a snapshot of a shard's state, verify it to its end, and restore the state
 as a broker would: topics, partitions with their offsets, and the manifest.`,
 		Example: "  thermocline inspect snapshot ./data/broker1/wal/*.snap",
-		Args:    cobra.ExactArgs(1),
+		Args:    nameOf("file", "SNAPSHOT-FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := args[0]
 			if b.url != "" {

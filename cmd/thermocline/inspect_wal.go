@@ -33,7 +33,7 @@ snapshot file beside it, and verify all checksums.
 A torn tail, which holds nothing that was acknowledged, is shown and is no
 damage. Beside a running broker the end of the newest file may look torn.`,
 		Example: "  thermocline inspect wal ./data/broker1\n  thermocline inspect wal ./data/broker1 --records --json",
-		Args:    cobra.ExactArgs(1),
+		Args:    nameOf("directory", "./data/broker1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := logDirectory(args[0])
 			if err != nil {

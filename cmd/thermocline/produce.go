@@ -43,7 +43,7 @@ func produceCommand() *cobra.Command {
 		Example: `  thermocline produce flights < events.txt
   thermocline produce flights --input json --key-field origin --timestamp-field date flights.json
   thermocline produce logs --key-separator : --compression zstd --acks all app.log`,
-		Args: cobra.MinimumNArgs(1),
+		Args: namesOf("topic", "flights"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.input.hasNull = cmd.Flags().Changed("null-value")
 			return o.run(cmd, c, args[0], args[1:])

@@ -40,7 +40,7 @@ func topicCreate(c *cluster) *cobra.Command {
 		Use:     "create TOPIC…",
 		Short:   "Create topics",
 		Example: "  thermocline topic create flights --partitions 12 --config retention.ms=-1",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    namesOf("topic", "flights"),
 		PreRunE: func(*cobra.Command, []string) (err error) {
 			set, err = parseConfigs("--config", configs)
 			return err
@@ -94,7 +94,7 @@ func topicDescribe(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe TOPIC…",
 		Short: "Show partitions, leaders, offsets and set configs",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  namesOf("topic", "flights"),
 		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			topics, err := adm.ListTopics(cmd.Context(), args...)
 			if err != nil {
@@ -142,7 +142,7 @@ func topicAlter(c *cluster) *cobra.Command {
 		Use:     "alter TOPIC",
 		Short:   "Change configs or add partitions",
 		Example: "  thermocline topic alter flights --config retention.ms=86400000 --partitions 24",
-		Args:    cobra.ExactArgs(1),
+		Args:    nameOf("topic", "flights"),
 		PreRunE: func(*cobra.Command, []string) (err error) {
 			if len(configs) == 0 && len(deletes) == 0 && partitions == 0 {
 				return errors.New("nothing to change: give --config, --delete-config or --partitions")
@@ -200,7 +200,7 @@ func topicDelete(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete TOPIC…",
 		Short: "Delete topics and their data",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  namesOf("topic", "flights"),
 		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
 			answers, err := adm.DeleteTopics(cmd.Context(), args...)
 			if err != nil {
@@ -226,25 +226,18 @@ func topicRoll(c *cluster) *cobra.Command {
 		Long: `Seal what the brokers hold of a topic, upload it to the object store and trim
 it from the brokers now, instead of after tiering.segment.bytes or
 tiering.segment.ms. Other topics in the same shards go along.`,
-		Args: cobra.ExactArgs(1),
+		Args: nameOf("topic", "flights"),
 		RunE: c.run(func(cmd *cobra.Command, adm *kadm.Client, args []string) error {
-			ends, err := adm.ListEndOffsets(cmd.Context(), args[0])
-			if err == nil {
-				err = ends.Error()
-			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			ends, err := askForRoll(ctx, adm, args[0])
 			if err != nil {
-				return fmt.Errorf("topic %s: %w", shown(args[0]), refused(err, ""))
-			}
-			now := strconv.FormatInt(time.Now().UnixMilli(), 10)
-			if err := alterConfigs(cmd.Context(), adm, args[0], map[string]*string{rollConfig: &now}, nil); err != nil {
-				return fmt.Errorf("asking for a roll (a Thermocline cluster is needed): %w", err)
+				return err
 			}
 			if !wait {
 				fmt.Fprintf(cmd.OutOrStdout(), "asked for a roll of %s\n", args[0])
 				return nil
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
 			if err := waitTiered(ctx, adm, args[0], ends); err != nil {
 				return err
 			}
@@ -253,8 +246,27 @@ tiering.segment.ms. Other topics in the same shards go along.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "return once everything is in the store and trimmed")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait, also for partitions whose leader is changing")
 	return cmd
+}
+
+// askForRoll returns where the topic's partitions ended before it asked. It asks
+// again until ctx ends while leaders and the controller are changing: a broker
+// that has just died is still named for a moment.
+func askForRoll(ctx context.Context, adm *kadm.Client, topic string) (kadm.ListedOffsets, error) {
+	ends, err := listOffsetsUntil(ctx, func(ctx context.Context) (kadm.ListedOffsets, error) { return adm.ListEndOffsets(ctx, topic) })
+	if err != nil {
+		return nil, fmt.Errorf("topic %s: %w", shown(topic), refused(err, ""))
+	}
+	until, _ := ctx.Deadline()
+	now := strconv.FormatInt(time.Now().UnixMilli(), 10)
+	err = patiently(ctx, until, func() error {
+		return alterConfigs(ctx, adm, topic, map[string]*string{rollConfig: &now}, nil)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("asking for a roll (a Thermocline cluster is needed): %w", err)
+	}
+	return ends, nil
 }
 
 // waitTiered polls until every offset below ends is served from the store: the
