@@ -17,6 +17,8 @@
 //	brokers/NNNNNNNNNN   a broker's registration            JSON, outlives the broker's lease
 //	live/NNNNNNNNNN      "that registration is alive"       JSON, bound to the broker's lease
 //	coordinators         the shard of each coordinator slot JSON, never rewritten
+//	store                the id in the marker (cluster.json) JSON, never rewritten: written once
+//	                     of the cluster's object store      the marker is in the store
 //	controller           who is controller                  JSON, bound to that broker's lease
 //	topics/KEY           one topic                          binary, see below
 //	deleted/HEX          a deleted topic (by id) whose      binary, the topic row's format

@@ -11,6 +11,7 @@ const (
 	keyCluster      = "cluster"
 	keyController   = "controller"
 	keyCoordinators = "coordinators"
+	keyStore        = "store"
 	prefixBrokers   = "brokers/"
 	prefixLive      = "live/"
 	prefixTopics    = "topics/"

@@ -53,6 +53,7 @@ func samples() map[string]struct {
 		"broker":       {Row{Key: brokerKey(3), Value: encodeBroker(broker)}, func(r Row) (any, error) { return decodeBroker(r) }, broker},
 		"live":         {Row{Key: liveKey(3), Value: encodeLive(9, 4)}, func(r Row) (any, error) { return decodeLive(r) }, live{broker: 3, replica: 9, epoch: 4}},
 		"coordinators": {Row{Key: keyCoordinators, Value: encodeCoordinators([]ShardID{1, 300, 2})}, func(r Row) (any, error) { return decodeCoordinators(r) }, []ShardID{1, 300, 2}},
+		"store":        {Row{Key: keyStore, Value: encodeStoreMark("QwErTy")}, func(r Row) (any, error) { return decodeStoreMark(r) }, "QwErTy"},
 		"controller":   {Row{Key: keyController, Value: encodeController(3)}, func(r Row) (any, error) { return decodeController(r) }, BrokerID(3)},
 		"shard":        {Row{Key: shardKey(7), Value: encodeShard(shard)}, func(r Row) (any, error) { return decodeShard(r) }, shard},
 		"shard.v2":     {Row{Key: shardKey(7), Value: encodeShard(planned)}, func(r Row) (any, error) { return decodeShard(r) }, planned},

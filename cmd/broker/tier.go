@@ -69,9 +69,13 @@ func (t *tier) set(id metadata.ShardID, s *tiering.Sealer) {
 }
 
 // startTiering runs a sealer whenever this broker leads the shard, one for
-// each term, and passes rolls on to it.
+// each term, and passes rolls on to it. None runs before the store is known to
+// be the cluster's.
 func (b *Broker) startTiering(ctx context.Context, o *owned, log *slog.Logger) {
 	o.work.Go(func() {
+		if !b.mayStore(ctx) {
+			return
+		}
 		changed, stop := o.watchLeadership()
 		defer stop()
 		for ctx.Err() == nil {

@@ -10,6 +10,7 @@
 //
 // # Object names
 //
+//	cluster.json
 //	<cluster>/segments/<shard>/<term>-<first index>-<random>.seg
 //	<cluster>/runs/<shard>/<term>-<run id>-<random>.run
 //	<cluster>/fences/<shard>/<term>-<run id>-<random>.fen
@@ -18,6 +19,17 @@
 // shard is decimal, the rest are 16 lower-case hexadecimal digits each. term is
 // the uploader's Raft term. A name is never used twice: a repeated upload draws
 // a new random part. Rows keep keys without the cluster.
+//
+// # Marker
+//
+// cluster.json says whose the store is: one line of JSON and a newline. It is
+// created once, by a create-only PUT of the first broker that uses the store,
+// and never changed. No cluster's listing shows it, and it is no orphan.
+//
+//	{"v":1,"cluster":"<cluster id>","id":"<the store's own id>"}
+//
+// The id is drawn with the marker; the cluster's metadata (row "store") names
+// it once the marker is there.
 //
 // # Segment
 //
