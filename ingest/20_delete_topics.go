@@ -2,12 +2,17 @@ package ingest
 
 import (
 	"context"
+	"errors"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"thermocline/metadata"
 )
+
+// errNotHosted has Kafka's own words, which clients show; those of the metadata
+// store tell of its rows.
+var errNotHosted = refuse(kerr.UnknownTopicOrPartition, kerr.UnknownTopicOrPartition.Description)
 
 // DeleteTopics v1-6.
 //
@@ -45,6 +50,9 @@ func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
 			if err == nil {
 				dt.Topic, dt.TopicID = &row.Name, row.ID
 				err = s.cluster.DeleteTopic(ctx, row.ID)
+			}
+			if errors.Is(err, metadata.ErrNotFound) {
+				err = errNotHosted
 			}
 			dt.ErrorCode, dt.ErrorMessage = code(err), message(err)
 			resp.Topics = append(resp.Topics, dt)

@@ -275,17 +275,21 @@ func TestChangesFindTopicsNotHeardOf(t *testing.T) {
 	if got := ask[*kmsg.CreatePartitionsResponse](w, grow).Topics[0].ErrorCode; got != 0 {
 		t.Errorf("CreatePartitions: error %d, expected none", got)
 	}
-	remove := func() int16 {
+	remove := func() (int16, string) {
 		req := kmsg.NewPtrDeleteTopicsRequest()
 		req.Version = 6
 		req.Topics = []kmsg.DeleteTopicsRequestTopic{{Topic: kmsg.StringPtr("t")}}
-		return ask[*kmsg.DeleteTopicsResponse](w, req).Topics[0].ErrorCode
+		answer := ask[*kmsg.DeleteTopicsResponse](w, req).Topics[0]
+		if answer.ErrorMessage == nil {
+			return answer.ErrorCode, ""
+		}
+		return answer.ErrorCode, *answer.ErrorMessage
 	}
-	if got := remove(); got != 0 {
-		t.Errorf("DeleteTopics: error %d, expected none", got)
+	if got, text := remove(); got != 0 {
+		t.Errorf("DeleteTopics: error %d %q, expected none", got, text)
 	}
-	if got, want := remove(), kerr.UnknownTopicOrPartition.Code; got != want {
-		t.Errorf("DeleteTopics of a topic that is gone: error %d, expected %d", got, want)
+	if got, text := remove(); got != kerr.UnknownTopicOrPartition.Code || text != kerr.UnknownTopicOrPartition.Description {
+		t.Errorf("DeleteTopics of a topic that is gone: error %d %q, expected %v", got, text, kerr.UnknownTopicOrPartition)
 	}
 }
 

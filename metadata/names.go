@@ -3,6 +3,8 @@ package metadata
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf8"
 )
 
 // TopicNameMax is Kafka's limit on a topic's name, in bytes.
@@ -32,18 +34,27 @@ func CheckTopicName(name string) error {
 	case len(name) > TopicNameMax:
 		return fmt.Errorf("topic name: expected at most %d characters, found %d: %w", TopicNameMax, len(name), ErrInvalidTopic)
 	}
-	for i := 0; i < len(name); i++ {
-		c := name[i]
+	for i, c := range name {
 		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 		if !ok {
-			return fmt.Errorf("topic name %q: expected ASCII letters, digits, '.', '_' and '-', found %q at %d: %w",
-				name, c, i, ErrInvalidTopic)
+			return fmt.Errorf("topic name %q: expected ASCII letters, digits, '.', '_' and '-', found %s at byte %d: %w",
+				name, characterAt(name, i), i, ErrInvalidTopic)
 		}
 	}
 	if ReservedTopic(name) {
 		return fmt.Errorf("topic name %q is reserved: %w", name, ErrInvalidTopic)
 	}
 	return nil
+}
+
+// characterAt shows the character that begins at a byte, or the byte where
+// none does.
+func characterAt(name string, at int) string {
+	c, size := utf8.DecodeRuneInString(name[at:])
+	if c == utf8.RuneError && size <= 1 {
+		return fmt.Sprintf("byte %#02x", name[at])
+	}
+	return strconv.QuoteRune(c)
 }
 
 // collides tells whether two different names fall on one key.

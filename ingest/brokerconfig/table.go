@@ -63,7 +63,8 @@ func stored(d Def, why string) Def { d.Handling, d.Why = topicconfig.Stored, why
 func only(d Def, why string) Def { d.Handling, d.Why = topicconfig.Refused, why; return d }
 
 const (
-	whyHours   = "log.retention.ms, or its coarser forms in the broker's file"
+	whyRolls   = "segments are sealed per shard, not per partition: tiering.segment.bytes and tiering.segment.ms of the brokers"
+	whyKept    = "retention is not built yet"
 	whyInside  = "internal topics live in shard state, without partitions of their own"
 	whyThreads = "goroutines are as many as there is work"
 )
@@ -101,10 +102,10 @@ var rows = []Def{
 
 	null(integer("log.retention.minutes", "-1", -1, "Default of the topic config retention.ms, in minutes, where log.retention.ms is not set.")),
 	integer("log.retention.hours", "168", -1, "Default of the topic config retention.ms, in hours, where neither milliseconds nor minutes are set."),
-	stored(integer("log.roll.hours", "168", 1, "Default of the topic config segment.ms, in hours."), whyHours),
-	stored(integer("log.roll.jitter.hours", "0", 0, "Default of the topic config segment.jitter.ms, in hours."), whyHours),
+	stored(integer("log.roll.hours", "168", 1, "Default of the topic config segment.ms, in hours."), whyRolls),
+	stored(integer("log.roll.jitter.hours", "0", 0, "Default of the topic config segment.jitter.ms, in hours."), whyRolls),
 	stored(long("log.flush.scheduler.interval.ms", "9223372036854775807", 1, "Default of the topic config flush.ms."), "every ack waits for an fsync anyway"),
-	long("log.retention.check.interval.ms", "300000", 1, "How often the brokers look for data whose retention has ended."),
+	stored(long("log.retention.check.interval.ms", "300000", 1, "How often the brokers look for data whose retention has ended."), whyKept),
 	long("replica.lag.time.max.ms", "30000", 1, "How long a replica may lag and stay in the in-sync set."),
 	null(text("replica.selector.class", "", "A consumer with a client.rack always reads from the replica in its rack.")),
 	dynamic(integer("producer.id.expiration.ms", "86400000", 1, "How long an idle producer's state is kept.")),

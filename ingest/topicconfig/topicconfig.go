@@ -102,7 +102,7 @@ func (d *Def) parse(v string) error {
 	case Int, Long:
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || float64(n) < d.Min || float64(n) > d.Max {
-			return fmt.Errorf("write a whole number from %.0f to %.0f", d.Min, d.Max)
+			return fmt.Errorf("write a whole number from %.0f to %s", d.Min, wholeText(d.Max))
 		}
 	case Double:
 		f, err := strconv.ParseFloat(v, 64)
@@ -121,6 +121,15 @@ func (d *Def) parse(v string) error {
 		}
 	}
 	return nil
+}
+
+// wholeText writes a bound. The largest int64 is no float64: the nearest one is
+// one more, which nobody may write.
+func wholeText(bound float64) string {
+	if bound >= math.MaxInt64 {
+		return strconv.FormatInt(math.MaxInt64, 10)
+	}
+	return strconv.FormatFloat(bound, 'f', 0, 64)
 }
 
 // Members splits a list's value.

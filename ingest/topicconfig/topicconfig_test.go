@@ -79,3 +79,18 @@ func TestOf(t *testing.T) {
 		t.Errorf("uncompressed: found %v", c)
 	}
 }
+
+func TestBoundsThatAreToldCanBeWritten(t *testing.T) {
+	for name, want := range map[string]string{
+		"retention.ms":      "write a whole number from -1 to 9223372036854775807",
+		"max.message.bytes": "write a whole number from 0 to 2147483647",
+	} {
+		d, _ := Lookup(name)
+		if err := d.Check("abc"); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: expected %q, found %v", name, want, err)
+		}
+		if err := d.Check(want[strings.LastIndexByte(want, ' ')+1:]); err != nil {
+			t.Errorf("%s: the bound that is told is refused: %v", name, err)
+		}
+	}
+}
