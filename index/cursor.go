@@ -49,10 +49,13 @@ const noMinTime = -1 << 63
 func (r *Reader) seek(ctx context.Context, p *Partition, offset, minTime int64) (*cursor, error) {
 	c := &cursor{r: r, m: p.Manifest, p: p.Ref, minTime: minTime, floor: offset}
 	var err error
-	if c.dirs, err = r.levelZero(ctx, p.Manifest); err != nil {
+	if c.dirs, err = r.readable(ctx, p.Manifest); err != nil {
 		return nil, err
 	}
 	for d := len(c.dirs) - 1; d >= 0; d-- {
+		if c.dirs[d].unreadable != nil {
+			continue // if the offset is in there, the walk from the one before meets it
+		}
 		if i, below, ok := c.dirs[d].Floor(c.p, offset); ok && !below {
 			c.d, c.i = d, i
 			_, c.hi = c.dirs[d].Of(c.p)
@@ -63,7 +66,9 @@ func (r *Reader) seek(ctx context.Context, p *Partition, offset, minTime int64) 
 		return nil, err
 	}
 	if !c.inRuns {
-		c.enterLevelZero(0)
+		if err := c.enterLevelZero(0); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }
@@ -124,17 +129,21 @@ func (c *cursor) nextFence(ctx context.Context) error {
 		return nil
 	}
 	c.inRuns = false
-	c.enterLevelZero(0)
-	return nil
+	return c.enterLevelZero(0)
 }
 
 // enterLevelZero goes to the first directory from d on that has the partition.
-func (c *cursor) enterLevelZero(d int) {
+// It does not pass one that cannot be read, which may have it.
+func (c *cursor) enterLevelZero(d int) error {
 	for c.d = d; c.d < len(c.dirs); c.d++ {
+		if err := c.dirs[c.d].unreadable; err != nil {
+			return err
+		}
 		if c.i, c.hi = c.dirs[c.d].Of(c.p); c.i < c.hi {
-			return
+			return nil
 		}
 	}
+	return nil
 }
 
 // next returns the extent under the cursor and moves behind it; false at the end.
@@ -151,9 +160,13 @@ func (c *cursor) next(ctx context.Context) (piece, bool, error) {
 			return piece{}, false, nil
 		}
 		if c.i == c.hi {
-			if !c.inRuns {
-				c.enterLevelZero(c.d + 1)
-			} else if err := c.nextFence(ctx); err != nil {
+			var err error
+			if c.inRuns {
+				err = c.nextFence(ctx)
+			} else {
+				err = c.enterLevelZero(c.d + 1)
+			}
+			if err != nil {
 				return piece{}, false, err
 			}
 			continue

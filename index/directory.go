@@ -2,11 +2,13 @@ package index
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
 	"thermocline/tiering/format"
+	"thermocline/tiering/object"
 )
 
 // Kinds of index parts, for cache keys.
@@ -22,6 +24,9 @@ type directory struct {
 	format.Directory
 	ref format.SegmentRef
 	key string
+	// unreadable is why the object cannot be read, for good: it is missing or
+	// damaged. Such a directory is never kept.
+	unreadable error
 }
 
 func (r *Reader) parseDirectory(row *format.SegmentRow, tail []byte) (*directory, int64, error) {
@@ -42,6 +47,18 @@ func (r *Reader) parseDirectory(row *format.SegmentRow, tail []byte) (*directory
 
 // levelZero returns the directories of the segments that are in no run, oldest first.
 func (r *Reader) levelZero(ctx context.Context, m *format.Manifest) ([]*directory, error) {
+	dirs, err := r.readable(ctx, m)
+	for _, d := range dirs {
+		if err == nil {
+			err = d.unreadable
+		}
+	}
+	return dirs, err
+}
+
+// readable is levelZero that goes on without a missing or damaged object, and
+// says in its place what is wrong: what lies before it can still be read.
+func (r *Reader) readable(ctx context.Context, m *format.Manifest) ([]*directory, error) {
 	rows := m.LevelZero()
 	out := make([]*directory, len(rows))
 	missing := 0
@@ -63,11 +80,26 @@ func (r *Reader) levelZero(ctx context.Context, m *format.Manifest) ([]*director
 		}
 		g.Go(func() error {
 			d, err := r.directory(gctx, &rows[i])
+			if lost(err) {
+				d, err = &directory{key: rows[i].Key, unreadable: err}, nil
+			}
 			out[i] = d
 			return err
 		})
 	}
-	return out, g.Wait()
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// lost tells whether an object is missing or damaged, which no later try mends.
+func lost(err error) bool {
+	return !Retriable(err) && (errors.Is(err, object.ErrNotFound) || damaged(err))
+}
+
+func damaged(err error) bool {
+	return errors.Is(err, format.ErrCorrupt) || errors.Is(err, object.ErrCorrupt)
 }
 
 func (r *Reader) directory(ctx context.Context, row *format.SegmentRow) (*directory, error) {

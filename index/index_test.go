@@ -514,10 +514,13 @@ func TestMissingAndDamagedObjectsAreNamed(t *testing.T) {
 		}{{"missing", nil, object.ErrNotFound}, {"damaged", damaged, format.ErrCorrupt}, {"cut", whole[:len(whole)/2], format.ErrCorrupt}} {
 			replace(t, b.mem, full, c.with)
 			r := b.reader(t, index.Options{BackoffMin: time.Millisecond, BackoffMax: time.Millisecond})
-			_, err := r.Read(background(t), index.ReadRequest{Partition: p, Offset: 0, MaxBytes: 1, MinOne: true})
+			_, next, err := readOn(t, r, p, 0)
 			var named *index.ObjectError
 			if !errors.Is(err, c.want) || !errors.As(err, &named) || named.Key != full || index.Retriable(err) {
 				t.Errorf("%s %s: %v", c.name, key, err)
+			}
+			if early := key != m.LevelZero()[0].Key; early != (next == 0) {
+				t.Errorf("%s %s: read up to %d", c.name, key, next)
 			}
 			r.Close()
 		}

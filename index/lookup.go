@@ -146,7 +146,9 @@ func (c *cursor) eachMaximum(ctx context.Context, fn func(offset, ts int64)) err
 // nextLoaded is next without going to another page.
 func (c *cursor) nextLoaded() (piece, bool, error) {
 	for !c.inRuns && c.d < len(c.dirs) && c.i == c.hi {
-		c.enterLevelZero(c.d + 1)
+		if err := c.enterLevelZero(c.d + 1); err != nil {
+			return piece{}, false, err
+		}
 	}
 	if !c.inRuns && c.d >= len(c.dirs) {
 		return piece{}, false, nil

@@ -93,19 +93,22 @@ func (t *taker) run(ctx context.Context, c *cursor, window int64) error {
 // first gets a piece that nothing is known of, and for a sequential reader a
 // GET's worth of what follows: read-ahead has not come so far.
 func (t *taker) first(ctx context.Context, c *cursor, x piece, window int64) (pin, error) {
-	group := []piece{x}
-	if window > 0 && !t.r.data.known(&x) {
+	group, known := []piece{x}, t.r.data.known(&x)
+	if window > 0 && !known {
 		look := *c // a copy looks, since what follows is taken piece by piece
-		var err error
-		if group, err = t.r.group(ctx, &look, x, window); err != nil {
-			return pin{}, err
-		}
+		group = t.r.group(ctx, &look, x, window)
 	}
-	return t.r.data.pin(ctx, group)
+	p, err := t.r.data.pin(ctx, group)
+	if err != nil && damaged(err) && ctx.Err() == nil && (known || len(group) > 1) {
+		// The damage may lie in what was fetched together with this piece.
+		return t.r.data.pin(ctx, group[:1])
+	}
+	return p, err
 }
 
-// group extends a piece by those that lie right behind it and are not known.
-func (r *Reader) group(ctx context.Context, c *cursor, x piece, window int64) ([]piece, error) {
+// group extends a piece by those that lie right behind it and are not known. An
+// error ends it: the reader meets it when it comes there.
+func (r *Reader) group(ctx context.Context, c *cursor, x piece, window int64) []piece {
 	group, bytes := []piece{x}, int64(x.Length)
 	for size := getBytes(window); bytes < size; {
 		if !c.cheap() {
@@ -113,12 +116,12 @@ func (r *Reader) group(ctx context.Context, c *cursor, x piece, window int64) ([
 		}
 		next, ok, err := c.next(ctx)
 		if err != nil || !ok || !follows(group, &next) || bytes+int64(next.Length) > size || r.data.known(&next) {
-			return group, err
+			return group
 		}
 		group = append(group, next)
 		bytes += int64(next.Length)
 	}
-	return group, nil
+	return group
 }
 
 // take adds what the request wants of a piece.
