@@ -109,7 +109,7 @@ func (r *replacer) step(ctx context.Context, o *owned) (shard.ChangeProgress, er
 	}
 	if err == nil {
 		r.finished()
-		r.b.log.Info("a replica was replaced", "shard", o.id, "broker", row.Replacing.New.Broker,
+		r.b.log.Info("a replica was replaced", "shard", o.id, "on", row.Replacing.New.Broker,
 			"old", row.Replacing.Old.ID.String(), "new", row.Replacing.New.ID.String())
 	}
 	return got, err

@@ -71,6 +71,8 @@ func TestProblemsSayWhatToWriteInstead(t *testing.T) {
 		{"tiering.segment.ms", "soon", "30s"},
 		{"tiering.segment.ms", "5", "at least 100ms"},
 		{"listeners", "SSL://0.0.0.0:1", "only PLAINTEXT"},
+		{"listeners", "SSL://0.0.0.0:abc", "only PLAINTEXT is built so far, not SSL; and the port of"},
+		{"listeners", "PLAINTEXT://0.0.0.0:abc", "not a number from 0 to 65535"},
 		{"listeners", "0.0.0.0:9092", "PLAINTEXT://host:port"},
 		{"shard.replicas", "2", "write 3"},
 		{"shard.replicas", "5", "raise cluster.brokers"},
@@ -160,5 +162,27 @@ func TestKafkasSettings(t *testing.T) {
 		if _, err := Load("", noEnv, settings); err == nil {
 			t.Errorf("%s=%s: expected an error", key, value)
 		}
+	}
+}
+
+func TestMistakesAreAllReportedAtOnceAndOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "broker.yaml")
+	text := "node.idd: 1\nshards.per.broker: many\nlog.level: chatty\nmessage.max.bytes: 1e9\nlog.retention.ms: soon\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(path, noEnv, map[string]string{"store.url": "nowhere", "max.connections": "x"})
+	if err == nil {
+		t.Fatal("expected an error")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	wanted := []string{"did you mean node.id?", "shards.per.broker", "log.retention.ms", "--max.connections", "message.max.bytes is 1000000000:", "no etcd", "store.url: write", "log.level is"}
+	for _, want := range wanted {
+		if n := strings.Count(err.Error(), want); n != 1 {
+			t.Errorf("expected %q once, found it %d times", want, n)
+		}
+	}
+	if len(lines) != len(wanted) {
+		t.Errorf("expected %d problems, found %d:\n%v", len(wanted), len(lines), err)
 	}
 }

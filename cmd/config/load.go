@@ -56,49 +56,75 @@ func Defaults() Config {
 
 // Load reads path (none if empty), then the environment, then overrides, each
 // winning over the one before, and validates the result. All problems are
-// reported together.
+// reported together; of a file that cannot be read, only that.
 func Load(path string, getenv func(string) (string, bool), overrides map[string]string) (Config, error) {
 	c := Defaults()
-	var problems []error
+	r := reading{c: &c, unread: map[string]bool{}}
 	if path != "" {
-		problems = append(problems, c.readFile(path)...)
+		flat, err := readFile(path)
+		if err != nil {
+			return c, err
+		}
+		for _, k := range sortedKeys(flat) {
+			r.set(path, k, flat[k])
+		}
 	}
 	for _, s := range Settings() {
 		if v, ok := getenv(EnvName(s.Key)); ok {
-			if err := c.Set(s.Key, v); err != nil {
-				problems = append(problems, fmt.Errorf("environment %s: %w", EnvName(s.Key), err))
-			}
+			r.set("environment "+EnvName(s.Key), s.Key, v)
 		}
 	}
 	for _, k := range sortedKeys(overrides) {
-		if err := c.Set(k, overrides[k]); err != nil {
-			problems = append(problems, fmt.Errorf("--%s: %w", k, err))
+		r.set("--"+k, k, overrides[k])
+	}
+	for _, err := range c.Validate() {
+		if !r.follows(err) {
+			r.problems = append(r.problems, err)
 		}
 	}
-	if len(problems) == 0 {
-		problems = c.Validate()
-	}
-	return c, errors.Join(problems...)
+	return c, errors.Join(r.problems...)
 }
 
-func (c *Config) readFile(path string) []error {
+// reading gathers what is wrong with the settings that are read.
+type reading struct {
+	c        *Config
+	problems []error
+	// unread names the settings whose value could not be taken.
+	unread map[string]bool
+}
+
+// set gives a setting the value that stands in a place.
+func (r *reading) set(place, key, value string) {
+	if err := r.c.Set(key, value); err != nil {
+		r.problems = append(r.problems, fmt.Errorf("%s: %w", place, err))
+		r.unread[key], r.unread[nearest(key)] = true, true
+	}
+}
+
+// follows tells whether a rule is broken only by the default that stands where
+// a value could not be taken: it says the same mistake twice.
+func (r *reading) follows(rule error) bool {
+	for word := range strings.FieldsSeq(rule.Error()) {
+		if word = strings.TrimRight(word, ":,;"); word != "" && r.unread[word] {
+			return true
+		}
+	}
+	return false
+}
+
+// readFile returns a file's settings by their dotted names.
+func readFile(path string) (map[string]string, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return []error{fmt.Errorf("reading the configuration: %w", err)}
+		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
 	var m map[string]any
 	if err := yaml.Unmarshal(raw, &m); err != nil {
-		return []error{fmt.Errorf("%s is not YAML: %w", path, err)}
+		return nil, fmt.Errorf("%s is not YAML: %w", path, err)
 	}
 	flat := make(map[string]string)
 	flatten("", m, flat)
-	var problems []error
-	for _, k := range sortedKeys(flat) {
-		if err := c.Set(k, flat[k]); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", path, err))
-		}
-	}
-	return problems
+	return flat, nil
 }
 
 // flatten lets nested YAML (node: {id: 1}) name the same settings as dotted keys.
@@ -119,6 +145,8 @@ func flatten(prefix string, m map[string]any, out map[string]string) {
 			out[key] = strings.Join(parts, ",")
 		case nil:
 			out[key] = ""
+		case float64: // 1e9 and 0.5: as digits, not as 1e+09
+			out[key] = strconv.FormatFloat(v, 'f', -1, 64)
 		default:
 			out[key] = fmt.Sprint(v)
 		}

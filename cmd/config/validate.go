@@ -160,16 +160,21 @@ func parseListener(s string) (string, int32, error) {
 	if !ok {
 		return "", 0, fmt.Errorf("write PLAINTEXT://host:port, not %q", s)
 	}
-	if name != "PLAINTEXT" {
-		return "", 0, fmt.Errorf("only PLAINTEXT is built so far, not %s", name)
-	}
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", 0, fmt.Errorf("write PLAINTEXT://host:port, not %q", s)
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
-		return "", 0, fmt.Errorf("the port of %q is not a number from 0 to 65535", s)
+		err = fmt.Errorf("the port of %q is not a number from 0 to 65535", s)
+	}
+	switch plaintext := name == "PLAINTEXT"; {
+	case !plaintext && err != nil:
+		return "", 0, fmt.Errorf("only PLAINTEXT is built so far, not %s; and %w", name, err)
+	case !plaintext:
+		return "", 0, fmt.Errorf("only PLAINTEXT is built so far, not %s", name)
+	case err != nil:
+		return "", 0, err
 	}
 	return host, int32(port), nil
 }

@@ -234,6 +234,15 @@ func startMember(ctx context.Context, c config.Config, log *slog.Logger) (*etcd.
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return nil, errors.Join(err, server.Close())
 		}
-		log.Info("waiting for a majority of the etcd members", "missing", strings.Join(server.Missing(ctx), ", "))
+		sayWhoIsMissing(log, server.Missing(ctx))
 	}
+}
+
+// sayWhoIsMissing tells what a member waits for, given whom it cannot reach.
+func sayWhoIsMissing(log *slog.Logger, missing []string) {
+	if len(missing) == 0 {
+		log.Info("waiting for the etcd members to elect a leader: all of them can be reached")
+		return
+	}
+	log.Info("waiting for a majority of the etcd members", "missing", strings.Join(missing, ", "))
 }

@@ -35,7 +35,7 @@ func isSetting(name string) bool {
 }
 
 func configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Show or check a broker's configuration"}
+	cmd := &cobra.Command{Use: "config", Short: "Show a broker's configuration and what is wrong with it"}
 	var file string
 	show := &cobra.Command{
 		Use:   "show",

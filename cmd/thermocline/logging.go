@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 )
 
 // newLogger writes structured logs in the form and from the level that the
@@ -13,10 +14,53 @@ func newLogger(w io.Writer, level, form string) *slog.Logger {
 	_ = l.UnmarshalText([]byte(level)) // validated with the settings; else info
 	o := &slog.HandlerOptions{Level: l}
 	if form == "json" {
-		return slog.New(leveled{slog.NewJSONHandler(w, o), l})
+		return slog.New(leveled{once{Handler: slog.NewJSONHandler(w, o)}, l})
 	}
-	return slog.New(leveled{slog.NewTextHandler(w, o), l})
+	return slog.New(leveled{once{Handler: slog.NewTextHandler(w, o)}, l})
 }
+
+// once leaves out of a record what the logger says of every record: a part that
+// names its shard or broker may have been given a logger that does so too.
+type once struct {
+	slog.Handler
+	said []slog.Attr
+}
+
+// Handle implements slog.Handler.
+func (h once) Handle(ctx context.Context, r slog.Record) error {
+	again := false
+	r.Attrs(func(a slog.Attr) bool {
+		again = h.has(a)
+		return !again
+	})
+	if !again {
+		return h.Handler.Handle(ctx, r)
+	}
+	short := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		if !h.has(a) {
+			short.AddAttrs(a)
+		}
+		return true
+	})
+	return h.Handler.Handle(ctx, short)
+}
+
+func (h once) has(a slog.Attr) bool {
+	return slices.ContainsFunc(h.said, func(s slog.Attr) bool { return s.Key == a.Key && s.Value.String() == a.Value.String() })
+}
+
+// WithAttrs implements slog.Handler.
+func (h once) WithAttrs(list []slog.Attr) slog.Handler {
+	fresh := slices.DeleteFunc(slices.Clone(list), h.has)
+	if len(fresh) == 0 {
+		return h
+	}
+	return once{h.Handler.WithAttrs(fresh), append(slices.Clip(h.said), fresh...)}
+}
+
+// WithGroup implements slog.Handler. In a group the same key is another one.
+func (h once) WithGroup(name string) slog.Handler { return once{Handler: h.Handler.WithGroup(name)} }
 
 // leveled is a handler that knows its level (broker.Leveled).
 type leveled struct {

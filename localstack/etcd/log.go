@@ -14,6 +14,11 @@ func newZap(l *slog.Logger) *zap.Logger {
 	return zap.New(&slogCore{handler: l.With("part", "etcd").Handler()})
 }
 
+// listenerEnded is what etcd says, as of an error, for each of its listeners when
+// it closes, also after a start that failed. A listener that ends while the
+// member runs is told by Server.Err.
+const listenerEnded = "setting up serving from embedded etcd failed."
+
 // slogCore is a zapcore.Core over a slog.Handler.
 type slogCore struct{ handler slog.Handler }
 
@@ -50,7 +55,14 @@ func (c *slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Che
 
 // Write implements zapcore.Core.
 func (c *slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	r := slog.NewRecord(e.Time, slogLevel(e.Level), e.Message, 0)
+	level := slogLevel(e.Level)
+	if e.Message == listenerEnded {
+		level = slog.LevelDebug
+	}
+	if !c.handler.Enabled(context.Background(), level) {
+		return nil
+	}
+	r := slog.NewRecord(e.Time, level, e.Message, 0)
 	r.AddAttrs(attrs(fields)...)
 	return c.handler.Handle(context.Background(), r)
 }

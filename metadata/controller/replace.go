@@ -54,7 +54,7 @@ func (c *Controller) replace(ctx context.Context, cl *metadata.Cluster) error {
 		switch {
 		case err == nil:
 			c.c.Logger.Info("controller: replica to be replaced", "shard", p.Shard.ID,
-				"broker", p.New.Broker, "old", p.Old.ID.String(), "new", p.New.ID.String())
+				"on", p.New.Broker, "old", p.Old.ID.String(), "new", p.New.ID.String())
 		case !errors.Is(err, metadata.ErrFenced): // the view will tell what has changed
 			errs = errors.Join(errs, fmt.Errorf("plan the replacement of a replica of shard %d: %w", p.Shard.ID, err))
 		}
