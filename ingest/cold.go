@@ -27,9 +27,9 @@ type coldRead struct {
 	err       error
 }
 
-// startCold starts a read, or returns nil when there are too many of them.
-// wake is called when it is done.
-func (s *Server) startCold(req index.ReadRequest, wake func()) *coldRead {
+// startCold starts a read of a partition, or returns nil when there are too many
+// of them. wake is called when it is done.
+func (s *Server) startCold(t target, req index.ReadRequest, wake func()) *coldRead {
 	reserve := min(int64(req.MaxBytes), s.coldBytes.total)
 	if !s.coldSlots.TryAcquire(1) {
 		return nil
@@ -44,6 +44,9 @@ func (s *Server) startCold(req index.ReadRequest, wake func()) *coldRead {
 		defer cancel()
 		data, err := s.cold.Read(ctx, req)
 		s.coldSlots.Release(1)
+		if err != nil {
+			s.coldFailed(&t, req.Offset, err)
+		}
 		c.mu.Lock()
 		c.done, c.data, c.err = true, data, err
 		abandoned := c.abandoned

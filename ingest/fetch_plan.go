@@ -241,7 +241,7 @@ func (op *fetchOp) fromStore(f *fetched, maxBytes int, minOne bool) error {
 			op.coldShort = true
 			return nil
 		}
-		c = op.srv.startCold(index.ReadRequest{
+		c = op.srv.startCold(f.where.target, index.ReadRequest{
 			Partition: indexPartition(&f.where.view), Offset: f.part.offset,
 			MaxBytes: maxBytes, MinOne: minOne, UpTo: min(f.where.upTo, f.where.view.TieredEnd),
 		}, op.signal)

@@ -33,6 +33,7 @@ type Server struct {
 	fetchBytes   *budget // of answers from the tail
 	coldBytes    *budget // of answers from the store
 	coldSlots    *semaphore.Weighted
+	coldFailures coldFailures
 	effectives   effectiveCache
 	set          settingsCache
 
