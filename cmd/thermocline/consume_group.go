@@ -23,6 +23,9 @@ const (
 	pollRecords = 10_000
 	// pollWait bounds a poll that brings nothing.
 	pollWait = 500 * time.Millisecond
+	// idleLooks is how often, a second apart, a member without an assignment
+	// waits for one before it takes what nobody has committed for read.
+	idleLooks = 5
 	// unknownPosition is that of a partition that is assigned and whose
 	// committed offset is not known yet.
 	unknownPosition = -1
@@ -73,6 +76,7 @@ type groupReader struct {
 	polled     map[partitionOf]kgo.EpochOffset
 	commitDue  time.Time
 	askedGroup time.Time
+	idleLooks  int // at the group's offsets, without an assignment
 }
 
 func (o *consumeOptions) runGroup(cmd *cobra.Command, c *cluster, adm *kadm.Client, topics []string, sink *recordSink) (err error) {
@@ -178,6 +182,9 @@ func (g *groupReader) onPositions(_ context.Context, offsets map[string]map[int3
 			at := o.EpochOffset().Offset
 			if at < 0 { // the policy decides
 				at = g.begin(id)
+				if isLatest(g.o.from) { // else the next member would skip what is written until it joins
+					g.written[id] = kgo.EpochOffset{Epoch: -1, Offset: at}
+				}
 			}
 			g.position[id] = at
 		}
@@ -382,7 +389,7 @@ func firstOf(err error) error {
 }
 
 // finished tells whether everything assigned has been read up to the end as it
-// was at the start. A member that is assigned nothing, since there are more
+// was at the start, by a member that has joined. A member that is assigned nothing, since there are more
 // members than partitions, ends when the others have committed that far.
 func (g *groupReader) finished(ctx context.Context) (bool, error) {
 	g.mu.Lock()
@@ -393,6 +400,9 @@ func (g *groupReader) finished(ctx context.Context) (bool, error) {
 	g.mu.Unlock()
 	if !none {
 		return done, nil
+	}
+	if _, generation := g.cl.GroupMetadata(); generation <= 0 {
+		return false, nil // not a member yet: also who has nothing to read joins
 	}
 	if time.Since(g.askedGroup) < time.Second {
 		return false, nil
@@ -405,10 +415,13 @@ func (g *groupReader) finished(ctx context.Context) (bool, error) {
 		}
 		return false, fmt.Errorf("group %s: asking for its offsets: %w", shown(g.o.group), refused(err, ""))
 	}
+	g.idleLooks++
 	for id, end := range g.ends {
 		at := g.begin(id)
 		if c, ok := committed.Lookup(id.topic, id.partition); ok && c.Err == nil && c.At >= 0 {
 			at = c.At
+		} else if g.idleLooks <= idleLooks {
+			return false, nil // it may only not have been assigned anything yet
 		}
 		if at < end {
 			return false, nil

@@ -113,8 +113,15 @@ func TestGroupGoesOnWhereItStopped(t *testing.T) {
 			t.Fatalf("%s: %d records read, then %+v", protocol, all, d[0])
 		}
 	}
-	if out := mustCLI(t, "", "consume", "seeded", "-g", "late", "--from", "latest", "-e", "-b", b); out != "" {
-		t.Fatalf("from the end to the end: %q", out)
+	for _, protocol := range []string{"classic", "consumer"} {
+		g := "late-" + protocol
+		if out := mustCLI(t, "", "consume", "seeded", "-g", g, "--group-protocol", protocol, "--from", "latest", "-e", "-b", b); out != "" {
+			t.Fatalf("%s: from the end to the end: %q", protocol, out)
+		}
+		var d []groupState
+		if groupJSON(t, &d, "describe", g, "-b", b); d[0].Type != protocol || d[0].State != "Empty" || len(d[0].Offsets) != 3 || d[0].Lag != 0 {
+			t.Fatalf("%s: expected a group that was joined, left, and is at the end, found %+v", protocol, d[0])
+		}
 	}
 }
 
