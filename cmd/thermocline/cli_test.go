@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -92,6 +93,47 @@ func TestWhatIsProducedIsConsumed(t *testing.T) {
 	}
 	if out := mustCLI(t, "", "consume", "t-none", "-q", "--from", "end", "-e", "-b", b); out != "" {
 		t.Fatalf("from the end until the end: got %q", out)
+	}
+}
+
+func TestAnOffsetBeyondTheEndIsSaid(t *testing.T) {
+	b := fakeCluster(t)
+	for _, p := range []string{"0", "1", "2"} {
+		mustCLI(t, numbers(1, 5), "produce", "seeded", "-q", "--partition", p, "-b", b)
+	}
+	for _, tc := range []struct{ line, want string }{
+		{"--from offset:99999", "offset:99999 lies beyond the end of 3 of 3 partitions of seeded"},
+		{"--from offset:6 --partition 1", "of 1 of 1 partition of seeded"},
+		{"--from offset:5", ""},
+		{"--from end", ""},
+	} {
+		cmd := root()
+		var said bytes.Buffer
+		cmd.SetOut(&bytes.Buffer{})
+		cmd.SetErr(&said)
+		cmd.SetArgs(append(strings.Fields("consume seeded -e -b "+b), strings.Fields(tc.line)...))
+		if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.Contains(said.String(), tc.want) || strings.Contains(said.String(), "beyond") != (tc.want != "") {
+			t.Errorf("%s: expected %q, found %q and %v", tc.line, tc.want, said.String(), err)
+		}
+	}
+}
+
+func TestReadingFromBeyondTheEndWaitsForThatOffset(t *testing.T) {
+	b := fakeCluster(t)
+	mustCLI(t, numbers(1, 5), "produce", "seeded", "-q", "--partition", "0", "-b", b)
+	r := startReading(t, "seeded", "--from", "offset:8", "--partition", "0", "-n", "2", "-b", b)
+	tick, late := time.NewTicker(20*time.Millisecond), time.After(devWithin)
+	defer tick.Stop()
+	for !strings.Contains(r.said(), "nothing is there yet") {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("it has not said that nothing is there yet, but %q", r.said())
+		}
+	}
+	mustCLI(t, numbers(6, 12), "produce", "seeded", "-q", "--partition", "0", "-b", b)
+	if got := strings.Join(r.waitEnd(t), " "); got != "9 10" {
+		t.Fatalf("from offset 8 on: expected 9 10, found %q; it said %s", got, r.said())
 	}
 }
 

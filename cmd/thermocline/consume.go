@@ -136,6 +136,9 @@ func (o *consumeOptions) run(cmd *cobra.Command, c *cluster, topics []string) (e
 	if err != nil {
 		return err
 	}
+	if plan.note != "" && !o.quiet {
+		fmt.Fprintln(cmd.ErrOrStderr(), plan.note)
+	}
 	if plan.done() {
 		return nil
 	}
@@ -179,12 +182,15 @@ func (o *consumeOptions) ends(ctx context.Context, adm *kadm.Client, topics ...s
 }
 
 // span is what is to be read of one partition: [start, end), end -1 for open.
-type span struct{ start, end int64 }
+// What lies before skip is not shown, where that is beyond the end of the log:
+// a broker gives nothing from there on.
+type span struct{ start, end, skip int64 }
 
 type consumePlan struct {
 	spans   map[int32]*span
 	bounded bool
 	left    int // bounded spans not yet finished
+	note    string
 }
 
 func (p *consumePlan) done() bool { return p.bounded && p.left == 0 }
@@ -215,11 +221,16 @@ func (o *consumeOptions) plan(ctx context.Context, adm *kadm.Client, topic strin
 		return nil, err
 	}
 	p := &consumePlan{spans: map[int32]*span{}, bounded: o.untilEnd}
+	beyond := 0
 	for id, e := range ends[topic] {
 		if !o.wants(id) {
 			continue
 		}
 		s := &span{start: max(from[id], starts[topic][id].Offset), end: -1}
+		if s.start > e.Offset {
+			beyond++
+			s.start, s.skip = e.Offset, s.start
+		}
 		if o.untilEnd {
 			s.end = e.Offset
 			if s.start < s.end {
@@ -230,6 +241,10 @@ func (o *consumeOptions) plan(ctx context.Context, adm *kadm.Client, topic strin
 	}
 	if len(p.spans) == 0 {
 		return nil, fmt.Errorf("topic %s has no such partition: it has %d", topic, len(ends[topic]))
+	}
+	if beyond > 0 {
+		p.note = fmt.Sprintf("%s lies beyond the end of %d of %d %s of %s: nothing is there yet",
+			o.from, beyond, len(p.spans), plural(len(p.spans), "partition", "partitions"), shown(topic))
 	}
 	return p, nil
 }
@@ -384,7 +399,7 @@ func pollFor(ctx context.Context, cl *kgo.Client, d time.Duration) kgo.Fetches {
 func (p *consumePlan) take(r *kgo.Record) bool {
 	s := p.spans[r.Partition]
 	if s.end < 0 {
-		return true
+		return r.Offset >= s.skip
 	}
 	if s.start >= s.end {
 		return false

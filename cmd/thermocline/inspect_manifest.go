@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -38,8 +39,13 @@ in the bucket: an object that is missing or differs is damage.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m := &manifestReport{Damage: findings{}, verify: verify}
+			if verify {
+				m.Verified = &verifiedObjects{}
+			}
 			var err error
 			switch {
+			case verify && b.url == "":
+				err = errors.New("--verify reads the objects: name their bucket with --store")
 			case len(args) == 1:
 				err = m.fromDisk(cmd.Context(), args[0], &b)
 			case b.url != "":
@@ -64,8 +70,20 @@ type manifestReport struct {
 	Shards []shardManifest `json:"shards"`
 	Damage findings        `json:"damage"`
 
+	// Verified is what --verify has read whole and found intact.
+	Verified *verifiedObjects `json:"verified,omitempty"`
+
 	verify bool
-	mu     sync.Mutex // guards Damage while objects are read
+	// selfTold: the rows are what the objects say about themselves, which is
+	// not all that a shard's manifest knows of them.
+	selfTold bool
+	mu       sync.Mutex // guards Damage and Verified while objects are read
+}
+
+// verifiedObjects counts objects of which every checksum held.
+type verifiedObjects struct {
+	Objects int   `json:"objects"`
+	Bytes   int64 `json:"bytes"`
 }
 
 // shardManifest is one shard's part.
@@ -230,7 +248,7 @@ func (m *manifestReport) fromBucket(ctx context.Context, b *bucket) error {
 	if err != nil {
 		return err
 	}
-	m.Source = s.String()
+	m.Source, m.selfTold = s.String(), true
 	shards := map[uint32]*shardManifest{}
 	for _, kind := range []format.Kind{format.KindSegment, format.KindRun, format.KindFence} {
 		var infos []object.Info
@@ -298,6 +316,10 @@ func (m *manifestReport) describe(ctx context.Context, s object.Store, key strin
 	if err = download(ctx, s, key, info, tmp); err == nil {
 		var d *format.Description
 		if d, err = format.Describe(tmp, info.Size); err == nil {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.Verified.Objects++
+			m.Verified.Bytes += info.Size
 			return d, nil
 		}
 	}
@@ -315,12 +337,18 @@ func (m *manifestReport) selfDescribed(ctx context.Context, s object.Store, clus
 	if err != nil {
 		return nil // not ours
 	}
+	row := format.SegmentRow{Key: key, Size: i.Size, FirstIndex: name.Number}
 	if m.verify {
-		if d, err := m.describe(ctx, s, i.Key); d == nil {
+		d, err := m.describe(ctx, s, i.Key)
+		if d == nil {
 			return err
 		}
+		crc, err := strconv.ParseUint(d.CRC32C, 16, 32)
+		if err != nil {
+			return fmt.Errorf("%s: reading its checksum %q: %w", key, d.CRC32C, err)
+		}
+		row.CRC32C = uint32(crc)
 	}
-	row := format.SegmentRow{Key: key, Size: i.Size, FirstIndex: name.Number}
 	if name.Kind == format.KindSegment {
 		seg, err := format.OpenSegment(storeReader{ctx, s, i.Key}, i.Size)
 		if err != nil && !damaged(err) {
@@ -360,19 +388,30 @@ func (m *manifestReport) table(out io.Writer) error {
 		}
 		fmt.Fprintln(out)
 		if len(sm.Segments) > 0 {
-			if err := segmentRows(out, sm.Segments); err != nil {
+			if err := segmentRows(out, sm.Segments, m.selfTold, m.selfTold && !m.verify); err != nil {
 				return err
 			}
 		}
 		for _, r := range sm.Runs {
+			if m.selfTold {
+				fmt.Fprintf(out, "run %d  %d bytes  %s\n", r.ID, r.Size, r.Key)
+				continue
+			}
 			fmt.Fprintf(out, "run %d  level %d  segments %d-%d  pages %d  %d bytes  %s\n", r.ID, r.Level, r.First, r.Last, r.Pages, r.Size, r.Key)
 		}
 		for _, r := range sm.Fences {
+			if m.selfTold {
+				fmt.Fprintf(out, "fences  %d bytes  %s\n", r.Size, r.Key)
+				continue
+			}
 			fmt.Fprintf(out, "fences  blocks %d  %d bytes  %s\n", len(r.Blocks), r.Size, r.Key)
 		}
 	}
 	if len(m.Shards) == 0 {
 		fmt.Fprintln(out, "nothing is in the store")
+	}
+	if m.Verified != nil {
+		fmt.Fprintf(out, "\nverified %d %s, %d bytes\n", m.Verified.Objects, plural(m.Verified.Objects, "object", "objects"), m.Verified.Bytes)
 	}
 	return nil
 }

@@ -125,14 +125,23 @@ func runTable(out io.Writer, r *format.RunDescription) error {
 	field(out, "pages", r.Pages)
 	field(out, "entries", r.Entries)
 	fmt.Fprintln(out)
-	return segmentRows(out, r.Segments)
+	return segmentRows(out, r.Segments, false, false)
 }
 
 // segmentRows prints rows of segments, as manifests and runs have them.
-func segmentRows(out io.Writer, rows []format.SegmentRow) error {
+//
+// noID and noCRC: the rows do not know their numbers or checksums.
+func segmentRows(out io.Writer, rows []format.SegmentRow, noID, noCRC bool) error {
 	t := table(out, "SEGMENT", "INDEXES", "BYTES", "BATCHES", "RECORDS", "NEWEST", "CRC32C", "KEY")
 	for _, s := range rows {
-		fmt.Fprintf(t, "%d\t%d-%d\t%d\t%d\t%d\t%s\t%08x\t%s\n", s.ID, s.FirstIndex, s.LastIndex, s.Size, s.Batches, s.Records, timeText(s.MaxTimestamp), s.CRC32C, s.Key)
+		id, crc := fmt.Sprint(s.ID), fmt.Sprintf("%08x", s.CRC32C)
+		if noID {
+			id = "-"
+		}
+		if noCRC {
+			crc = "-"
+		}
+		fmt.Fprintf(t, "%s\t%d-%d\t%d\t%d\t%d\t%s\t%s\t%s\n", id, s.FirstIndex, s.LastIndex, s.Size, s.Batches, s.Records, timeText(s.MaxTimestamp), crc, s.Key)
 	}
 	return t.Flush()
 }

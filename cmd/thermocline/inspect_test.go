@@ -211,8 +211,17 @@ func TestInspectManifestOfABucket(t *testing.T) {
 	key := put(2, 5, 0)
 	put(6, 9, 10)
 	out := mustCLI(t, "", "inspect", "manifest", "--store", url, "--verify")
-	if !strings.Contains(out, "shard 3: 2 segments") || !strings.Contains(out, "20 records, tiered up to index 9") {
+	if !strings.Contains(out, "shard 3: 2 segments") || !strings.Contains(out, "20 records, tiered up to index 9") || !strings.Contains(out, "\nverified 2 objects, ") {
 		t.Fatalf("inspect manifest printed\n%s", out)
+	}
+	if regexp.MustCompile(`(?m)^0 |00000000  seg|  -  seg`).MatchString(out) {
+		t.Fatalf("inspect manifest printed numbers that it does not know\n%s", out)
+	}
+	if out := mustCLI(t, "", "inspect", "manifest", "--store", url); !regexp.MustCompile(`(?m)^-  +2-5 .*  -  +segments/`).MatchString(out) || strings.Contains(out, "verified") {
+		t.Fatalf("inspect manifest without --verify printed\n%s", out)
+	}
+	if _, err := cli(t, "", "inspect", "manifest", dir, "--verify"); err == nil || !strings.Contains(err.Error(), "--store") {
+		t.Fatalf("--verify without a bucket: %v", err)
 	}
 	if out := mustCLI(t, "", "inspect", "segment", key, "--store", url); !strings.Contains(out, "c/"+key) {
 		t.Fatalf("inspect segment by its row's key printed\n%s", out)
