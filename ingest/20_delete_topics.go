@@ -42,8 +42,13 @@ func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
 			dt.Topic, dt.TopicID = topics[i].Topic, topics[i].TopicID
 			row, err := s.topicToDelete(ctx, &topics[i])
 			if again, told := twice[names[i]]; again {
-				twice[names[i]] = false // one answer for all that name it
+				twice[names[i]] = false // one answer for all that name it, with the id if one gave it
 				err = errNamedTwice
+				for j := range topics {
+					if topics[j].Topic == nil && names[j] == names[i] {
+						dt.TopicID = topics[j].TopicID
+					}
+				}
 			} else if told {
 				continue
 			}

@@ -40,6 +40,9 @@ func (s *Server) handleDeleteRecords(r *request, req *kmsg.DeleteRecordsRequest)
 				p.Default()
 				p.Partition, p.LowWatermark = from.Partitions[j].Partition, -1
 				t, _, err := s.leaderView(ctx, from.Topic, p.Partition, -1, &wait)
+				if err == nil && !s.effective(t.row).Deletes {
+					err = kerr.PolicyViolation // as Kafka: what is compacted alone keeps its records
+				}
 				if err != nil {
 					p.ErrorCode = code(err)
 					continue

@@ -274,6 +274,14 @@ func TestOffsetsAndDeleteRecords(t *testing.T) {
 	if rs := consume(t, s, "offsets", 8); rs[0].Offset != 12 {
 		t.Errorf("expected to consume from 12, found %d", rs[0].Offset)
 	}
+	// What is compacted alone keeps its records, as in Kafka.
+	compact := "compact"
+	create(t, s, "kept", 1, map[string]*string{"cleanup.policy": &compact})
+	var kept kadm.Offsets
+	kept.AddOffset("kept", 0, 0, -1)
+	if low, err := adm.DeleteRecords(ctx, kept); err != nil || !errors.Is(low.Error(), kerr.PolicyViolation) {
+		t.Errorf("delete records of a compacted topic: %v %v, expected %v", low, err, kerr.PolicyViolation)
+	}
 }
 
 func TestAutoCreate(t *testing.T) {

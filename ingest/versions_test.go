@@ -375,8 +375,8 @@ func TestATopicDeletedByNameAndByID(t *testing.T) {
 	req.Version, req.TimeoutMillis = 6, 5000
 	req.Topics = []kmsg.DeleteTopicsRequestTopic{{Topic: &row.Name}, {TopicID: row.ID}}
 	resp := ask[*kmsg.DeleteTopicsResponse](dial(t, s.addr), req)
-	if len(resp.Topics) != 1 || resp.Topics[0].ErrorCode != kerr.InvalidRequest.Code {
-		t.Errorf("expected one INVALID_REQUEST, found %+v", resp.Topics)
+	if len(resp.Topics) != 1 || resp.Topics[0].ErrorCode != kerr.InvalidRequest.Code || resp.Topics[0].TopicID != row.ID {
+		t.Errorf("expected one INVALID_REQUEST with the topic's id, found %+v", resp.Topics)
 	}
 	topicOf(t, s, "twice")
 }

@@ -10,7 +10,7 @@ import (
 
 // bigGroup is a stable group of 1,000 members and 10,000 partitions.
 func bigGroup(b *testing.B) *script {
-	s := &script{newWorld(rand.New(rand.NewPCG(1, 1)), Bugs{}), nil}
+	s := &script{world: newWorld(rand.New(rand.NewPCG(1, 1)), Bugs{})}
 	names := make([]string, 100)
 	for i := range names {
 		names[i] = fmt.Sprintf("topic-%03d", i)

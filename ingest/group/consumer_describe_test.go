@@ -100,7 +100,7 @@ func (s *script) commits(version int16, member string, epoch int32, want ...stri
 	rt.Topic = "a"
 	for i := range want {
 		p := kmsg.NewOffsetCommitRequestTopicPartition()
-		p.Partition, p.Offset = int32(i), 5
+		p.Partition, p.Offset, p.Metadata = int32(i), 5, &s.metadata
 		rt.Partitions = append(rt.Partitions, p)
 	}
 	r.Topics = append(r.Topics, rt)
@@ -143,6 +143,9 @@ func TestCommitsByMemberEpoch(t *testing.T) {
 	s.commits(9, "m1", 2, "ok", "ok", "ok", "STALE_MEMBER_EPOCH")
 	s.commits(9, "m1", 4, "STALE_MEMBER_EPOCH")
 	s.commits(9, "m1", 0, "STALE_MEMBER_EPOCH")
+	s.metadata = strings.Repeat("x", 5000) // who may not commit hears of that first
+	s.commits(9, "m1", 4, "STALE_MEMBER_EPOCH")
+	s.metadata = ""
 	s.commits(8, "m1", 3, "UNSUPPORTED_VERSION")
 	s.commits(9, "m9", 3, "UNKNOWN_MEMBER_ID")
 	s.commits(9, "", -1, "UNKNOWN_MEMBER_ID")

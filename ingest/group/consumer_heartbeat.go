@@ -76,7 +76,7 @@ func (c *Coordinator) checkHeartbeat(r *kmsg.ConsumerGroupHeartbeatRequest) *ref
 	if size := namesSize(r.SubscribedTopicNames); size > profileMax {
 		return invalid("the names of %d subscribed topics have %d bytes, at most %d are kept; subscribe by a regular expression", len(r.SubscribedTopicNames), size, profileMax)
 	}
-	return checkRegex(r.SubscribedTopicRegex)
+	return nil
 }
 
 // namesSize is what names take in a record.
@@ -140,7 +140,16 @@ func (c *Coordinator) memberBeats(now int64, call *Call, r *kmsg.ConsumerGroupHe
 	if no != nil {
 		return no
 	}
+	// A member that is fenced hears of that first, as in Kafka; one that joins
+	// must not be made in vain.
+	badRegex := checkRegex(r.SubscribedTopicRegex)
+	if badRegex != nil && r.MemberEpoch == epochJoin {
+		return badRegex
+	}
 	m, no := c.beatingMember(ch, r, owned)
+	if no == nil {
+		no = badRegex
+	}
 	if no != nil {
 		return no
 	}

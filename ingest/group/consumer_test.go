@@ -14,11 +14,12 @@ import (
 // script is a world in which a test plays the members by hand.
 type script struct {
 	*world
-	t *testing.T
+	t        *testing.T
+	metadata string // of commits
 }
 
 func newScript(t *testing.T) *script {
-	return &script{newWorld(rand.New(rand.NewPCG(1, 1)), Bugs{}), t}
+	return &script{world: newWorld(rand.New(rand.NewPCG(1, 1)), Bugs{}), t: t}
 }
 
 type heartbeat = kmsg.ConsumerGroupHeartbeatRequest
@@ -211,6 +212,8 @@ func TestInvalidHeartbeats(t *testing.T) {
 	s.o.ConsumerMaxSize = 1
 	s.c.Configure(s.o)
 	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
+	// Who is fenced hears of that before anything that is wrong besides.
+	s.beat("m", 18, "FENCED_MEMBER_EPOCH", regex("("))
 	s.beat("n", 0, "GROUP_MAX_SIZE_REACHED", joins("a"))
 	s.beat("m", 0, "2 a:0,1,2,3,4,5", joins("a"))
 }

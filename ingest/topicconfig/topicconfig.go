@@ -192,6 +192,9 @@ type Effective struct {
 	// Level of Codec; 0 for the codec's default.
 	Level     int
 	Compacted bool
+	// Deletes: records go by age, size and request. A topic that is compacted
+	// alone keeps them.
+	Deletes bool
 }
 
 // Of derives the effective values. Values that do not parse (they were checked
@@ -203,7 +206,10 @@ func Of(config map[string]string, maxMessageBytes int) Effective {
 		TimestampAfterMax:  bound(config, "message.timestamp.after.max.ms"),
 		LogAppendTime:      config["message.timestamp.type"] == "LogAppendTime",
 		Codec:              batch.CodecProducer,
-		Compacted:          slices.Contains(Members(config["cleanup.policy"]), "compact"),
+		Deletes:            true,
+	}
+	if policy, set := config["cleanup.policy"]; set {
+		e.Compacted, e.Deletes = slices.Contains(Members(policy), "compact"), slices.Contains(Members(policy), "delete")
 	}
 	if v, err := strconv.Atoi(strings.TrimSpace(config["max.message.bytes"])); err == nil {
 		e.MaxMessageBytes = v
