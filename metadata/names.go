@@ -24,25 +24,36 @@ var reservedTopics = map[string]bool{
 // ReservedTopic tells whether a name belongs to one of Kafka's internal topics.
 func ReservedTopic(name string) bool { return reservedTopics[name] }
 
+// nameError is an ErrInvalidTopic whose text, which clients show, is enough.
+type nameError string
+
+func invalidName(format string, args ...any) error { return nameError(fmt.Sprintf(format, args...)) }
+
+// Error implements error.
+func (e nameError) Error() string { return string(e) }
+
+// Unwrap gives the kind.
+func (nameError) Unwrap() error { return ErrInvalidTopic }
+
 // CheckTopicName applies Kafka's rules for the names of new topics.
 func CheckTopicName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("topic name is empty: %w", ErrInvalidTopic)
+		return invalidName("topic name is empty")
 	case name == "." || name == "..":
-		return fmt.Errorf("topic name %q cannot be . or ..: %w", name, ErrInvalidTopic)
+		return invalidName("topic name %q cannot be . or ..", name)
 	case len(name) > TopicNameMax:
-		return fmt.Errorf("topic name: expected at most %d characters, found %d: %w", TopicNameMax, len(name), ErrInvalidTopic)
+		return invalidName("topic name: expected at most %d characters, found %d", TopicNameMax, len(name))
 	}
 	for i, c := range name {
 		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 		if !ok {
-			return fmt.Errorf("topic name %q: expected ASCII letters, digits, '.', '_' and '-', found %s at byte %d: %w",
-				name, characterAt(name, i), i, ErrInvalidTopic)
+			return invalidName("topic name %q: expected ASCII letters, digits, '.', '_' and '-', found %s at byte %d",
+				name, characterAt(name, i), i)
 		}
 	}
 	if ReservedTopic(name) {
-		return fmt.Errorf("topic name %q is reserved: %w", name, ErrInvalidTopic)
+		return invalidName("topic name %q is reserved", name)
 	}
 	return nil
 }
