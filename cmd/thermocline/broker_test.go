@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,11 +38,7 @@ func TestWrongStoreEndsTheStart(t *testing.T) {
 		defer l.Close()
 		mute = append(mute, "http://"+l.Addr().String())
 	}
-	dir, err := os.MkdirTemp("", "thermocline-start")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir) // as far as it goes: etcd's start ends after it was given up
+	dir := startDir(t)
 	port := devPorts(t)
 	mine := fmt.Sprintf("http://127.0.0.1:%d", port)
 	c, err := config.Load("", func(string) (string, bool) { return "", false }, map[string]string{
@@ -62,4 +59,28 @@ func TestWrongStoreEndsTheStart(t *testing.T) {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "writing is denied") {
 		t.Errorf("expected the store's refusal, found %v", err)
 	}
+}
+
+// startDir makes a directory for an etcd member whose start is given up. It
+// stays: that start may go on for as long as the process, and etcd ends the whole
+// process when its directory is taken away. Those of runs long ended are removed.
+func startDir(t *testing.T) string {
+	t.Helper()
+	const name = "thermocline-start"
+	old, err := filepath.Glob(filepath.Join(os.TempDir(), name+"*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range old {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > time.Hour {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	dir, err := os.MkdirTemp("", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
