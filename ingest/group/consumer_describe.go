@@ -109,7 +109,7 @@ func (g *consumerGroup) checkCommit(memberID string, instance *string, epoch int
 	if m.classic != nil {
 		stale = kerr.IllegalGeneration
 	}
-	if epoch > m.epoch {
+	if epoch > m.epoch || epoch < 0 {
 		return nil, stale
 	}
 	return func(topic string, id [16]byte, index int32) *kerr.Error {

@@ -145,6 +145,7 @@ func TestCommitsByMemberEpoch(t *testing.T) {
 	s.commits(9, "m1", 0, "STALE_MEMBER_EPOCH")
 	s.metadata = strings.Repeat("x", 5000) // who may not commit hears of that first
 	s.commits(9, "m1", 4, "STALE_MEMBER_EPOCH")
+	s.commits(9, "m1", -2, "STALE_MEMBER_EPOCH")
 	s.metadata = ""
 	s.commits(8, "m1", 3, "UNSUPPORTED_VERSION")
 	s.commits(9, "m9", 3, "UNKNOWN_MEMBER_ID")

@@ -109,14 +109,10 @@ func (c *Coordinator) checkOffset(topic string, partition int32, o committed, ch
 		return kerr.InvalidTopicException
 	case partition < 0:
 		return kerr.UnknownTopicOrPartition
-	}
-	if check != nil {
-		if err := check(topic, o.topicID, partition); err != nil {
-			return err
-		}
-	}
-	if tooLong(o.metadata, c.o.OffsetMetadataMax) {
+	case tooLong(o.metadata, c.o.OffsetMetadataMax):
 		return kerr.OffsetMetadataTooLarge
+	case check != nil:
+		return check(topic, o.topicID, partition)
 	}
 	return nil
 }
