@@ -147,7 +147,7 @@ func (s *Server) newTopic(t *kmsg.CreateTopicsRequestTopic) (NewTopic, error) {
 		nt.ReplicationFactor = s.cfg.replicationFactor()
 	}
 	switch {
-	case nt.ReplicationFactor < 1 || nt.ReplicationFactor > s.cfg.ShardReplicas:
+	case nt.ReplicationFactor < 1, nt.ReplicationFactor > s.cfg.ShardReplicas && nt.Partitions >= 1: // in Kafka's order
 		return nt, refuse(kerr.InvalidReplicationFactor,
 			fmt.Sprintf("replication factor is %d: write 1 to %d (shard.replicas: every partition has the replicas of its shard)", nt.ReplicationFactor, s.cfg.ShardReplicas))
 	case nt.Partitions < 1 || nt.Partitions > maxPartitionsPerTopic:

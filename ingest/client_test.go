@@ -175,6 +175,9 @@ func TestAdmin(t *testing.T) {
 	if _, err := adm.CreateTopic(ctx, 1, 1, nil, "one"); !errors.Is(err, kerr.TopicAlreadyExists) {
 		t.Errorf("second creation: %v", err)
 	}
+	if _, err := adm.CreateTopic(ctx, -2, 9, nil, "neither"); !errors.Is(err, kerr.InvalidPartitions) {
+		t.Errorf("no partitions and too many replicas: %v, expected %v first", err, kerr.InvalidPartitions)
+	}
 	if _, err := adm.CreateTopic(ctx, 1, 3, nil, "many-replicas"); !errors.Is(err, kerr.InvalidReplicationFactor) {
 		t.Errorf("too many replicas: %v", err)
 	}
