@@ -71,7 +71,7 @@ func TestOf(t *testing.T) {
 		"max.message.bytes": "77", "message.timestamp.type": "LogAppendTime", "message.timestamp.before.max.ms": "5",
 		"message.timestamp.after.max.ms": "9223372036854775807", "compression.type": "gzip", "compression.gzip.level": "3", "cleanup.policy": "delete,compact",
 	}, 1000)
-	want := Effective{MaxMessageBytes: 77, LogAppendTime: true, TimestampBeforeMax: 5, TimestampAfterMax: -1, Codec: batch.Gzip, Level: 3, Compacted: true}
+	want := Effective{MaxMessageBytes: 77, LogAppendTime: true, TimestampBeforeMax: 5, TimestampAfterMax: -1, Codec: batch.Gzip, Level: 3, Compacted: true, Deletes: true}
 	if e != want {
 		t.Errorf("expected %+v, found %+v", want, e)
 	}
