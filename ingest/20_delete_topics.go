@@ -34,8 +34,12 @@ func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
 		resp.Version = r.version
 		twice := duplicates(topics, s.nameOrID)
 		names := make([]string, len(topics)) // before any of them goes
+		ids := map[string][16]byte{}         // that the request gives
 		for i := range topics {
 			names[i] = s.nameOrID(&topics[i])
+			if topics[i].Topic == nil {
+				ids[names[i]] = topics[i].TopicID
+			}
 		}
 		for i := range topics {
 			dt := kmsg.NewDeleteTopicsResponseTopic()
@@ -44,10 +48,8 @@ func (s *Server) handleDeleteTopics(r *request, req *kmsg.DeleteTopicsRequest) {
 			if again, told := twice[names[i]]; again {
 				twice[names[i]] = false // one answer for all that name it, with the id if one gave it
 				err = errNamedTwice
-				for j := range topics {
-					if topics[j].Topic == nil && names[j] == names[i] {
-						dt.TopicID = topics[j].TopicID
-					}
+				if id, given := ids[names[i]]; given {
+					dt.TopicID = id
 				}
 			} else if told {
 				continue

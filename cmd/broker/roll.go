@@ -89,9 +89,10 @@ func (b *Broker) carryOutRolls(ctx context.Context, o *owned, s *tiering.Sealer,
 		}
 		if o.rollOwed() {
 			if err := s.Roll(ctx); err != nil {
-				if ctx.Err() == nil {
-					log.Warn("a roll was asked for and failed; it is tried again", "error", err)
+				if ctx.Err() != nil {
+					return // it stays owed: the next leader's
 				}
+				log.Warn("a roll was asked for and failed; it is tried again", "error", err)
 				pause(ctx, rollAgain)
 				o.rolls.wake()
 				continue
